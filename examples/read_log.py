@@ -16,7 +16,7 @@ from pathlib import Path
 ERRORS = (
     "blocked_captcha blocked_403 wrong_tool empty_content timeout network_error server_error truncated not_found client_error "
     "auth_required dns_error tls_error proxy_error redirect_loop too_large refused_address invalid_url queued local_fault "
-    "rate_limited disallowed not_held network_block"
+    "rate_limited disallowed not_held network_block payment_required declined identity_rejected reserved left_by_policy"
 ).split()
 SOURCES = "learned inferred explore probe hard_coded hinted paused".split()
 RULES = (

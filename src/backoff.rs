@@ -13,6 +13,9 @@ use fetchwise_types::time::Timestamp;
 /// Highest risk level.
 pub const MAX_RISK_LEVEL: u8 = 5;
 
+/// Time for which a link is left whose site asks for a price or declines the crawler.
+pub const LEFT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Settings of all pauses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackoffSettings {
@@ -83,6 +86,9 @@ pub enum FetchEnd {
     Queued,
     /// It ended in a way that neither another fetcher nor a pause can fix: no pause.
     Neutral,
+    /// The site asks for a price or declines the crawler, or the crawl's policy leaves the link: it is left for
+    /// [`LEFT_FOR`], and its risk does not rise.
+    Left,
 }
 
 impl LinkState {
@@ -118,6 +124,9 @@ impl LinkState {
         let base = match end {
             FetchEnd::Delivered => return Self { paused_until: None, risk_level: 0, hint: None, ..self },
             FetchEnd::Neutral => return self,
+            FetchEnd::Left => {
+                return Self { paused_until: self.paused_until.max(Some(now.saturating_add(LEFT_FOR))), ..self };
+            }
             FetchEnd::Limited => {
                 let pause = retry_after.map(|asked| now.saturating_add(asked.min(settings.max_retry_after)));
                 return Self { paused_until: pause.or(self.paused_until), ..self };
@@ -182,6 +191,15 @@ mod tests {
     fn neutral_ends_change_nothing() {
         let link = LinkState { risk_level: 2, ..LinkState::default() };
         assert_eq!(link.after(FetchEnd::Neutral, None, &BackoffSettings::default(), Timestamp::default()), link);
+    }
+
+    #[test]
+    fn a_link_that_is_left_pauses_for_a_day_and_its_risk_stays() {
+        let (settings, now) = (BackoffSettings::default(), Timestamp::from_millis(1));
+        let link = LinkState { risk_level: 2, ..LinkState::default() };
+        let left = link.after(FetchEnd::Left, Some(Duration::from_secs(5)), &settings, now);
+        assert_eq!((left.pause_at(now).unwrap().since(now), left.risk_level), (LEFT_FOR, 2));
+        assert_eq!(left.after(FetchEnd::Delivered, None, &settings, now).paused_until, None);
     }
 
     #[test]

@@ -36,6 +36,11 @@ export type ErrorKind =
   | 'disallowed'
   | 'not_held'
   | 'network_block'
+  | 'payment_required'
+  | 'declined'
+  | 'identity_rejected'
+  | 'reserved'
+  | 'left_by_policy'
 
 /** A verdict, with everything that matched. */
 export interface DetectionExplanation {

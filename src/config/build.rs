@@ -15,6 +15,7 @@ use crate::policy;
 use crate::score::{ImportanceUse, Settings};
 use crate::selector::{Prior, SelectorBuilder};
 use fetchwise_pace::{HostPace, PaceSettings};
+use fetchwise_types::consent::ConsentSettings;
 use fetchwise_types::heuristic::files::FileSuffixes;
 use fetchwise_types::heuristic::platform::VideoPlatform;
 use fetchwise_types::heuristic::url::domain_of;
@@ -237,6 +238,19 @@ impl FetcherConfig {
         spec.quality = self.quality.unwrap_or(spec.quality);
         spec.prior = self.prior.unwrap_or(spec.prior);
         spec
+    }
+}
+
+impl super::ConsentConfig {
+    /// Returns the use of terms by the crawler called `agent`.
+    pub fn settings(&self, agent: &str) -> ConsentSettings {
+        let default = ConsentSettings::default();
+        ConsentSettings {
+            purposes: self.purposes.clone().unwrap_or_default(),
+            respect: self.respect.clone().unwrap_or(default.respect),
+            on_reserved: self.on_reserved.unwrap_or(default.on_reserved),
+            agent: agent.to_owned(),
+        }
     }
 }
 

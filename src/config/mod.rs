@@ -26,9 +26,9 @@ pub use origin::{Origin, Problem, TextPosition};
 pub use router_table::{LearnedRoute, TableWarnings, learned_table, load_route_table, read_route_table};
 pub use secret::{Secret, without_password};
 pub use sections::{
-    BackoffConfig, BrowserConfig, DetectConfig, DurabilityName, FetcherConfig, FleetConfig, FleetScope, HttpConfig,
-    ImportanceConfig, ImportanceMode, LogConfig, NetworkConfig, PriorConfig, RobotsConfig, RolloutConfig,
-    ScoringConfig,
+    BackoffConfig, BrowserConfig, ConsentConfig, DetectConfig, DurabilityName, FetcherConfig, FleetConfig, FleetScope,
+    HttpConfig, ImportanceConfig, ImportanceMode, LicenseUse, LogConfig, NetworkConfig, PriorConfig, RobotsConfig,
+    RolloutConfig, ScoringConfig,
 };
 pub use sections::{PaceConfig, PaceHostConfig};
 pub use value::{CompactThreshold, CostConfig};
@@ -102,6 +102,8 @@ pub struct Config {
     pub rollout: RolloutConfig,
     /// Use of robots.txt.
     pub robots: RobotsConfig,
+    /// Purposes of the crawl, and use of the terms of sites.
+    pub consent: ConsentConfig,
     /// Networks that may be reached.
     pub network: NetworkConfig,
     /// Fleet of nodes that learn together.
@@ -145,6 +147,13 @@ mod tests {
             ("\nmode = ", "c.toml, line 2: "),
             ("[pace]\nmode = 'lern'", "line 2: unknown mode of pace \"lern\"; did you mean \"learn\"?"),
             ("[rollout]\nmetric = 'succes'", "line 2: unknown metric \"succes\"; did you mean \"success\"?"),
+            (
+                "[consent]\npurposes = ['search', 'train']",
+                "line 2: unknown purpose \"train\"; did you mean \"train-ai\"?",
+            ),
+            ("[consent]\nrespect = ['rls']", "unknown vocabulary of terms \"rls\"; did you mean \"rsl\"?"),
+            ("[consent]\non_reserved = 'marc'", "did you mean \"mark\"?"),
+            ("[consent]\nlicenses = 'read'", "unknown variant `read`"),
             ("[robots]\nuse = 'obay'", "line 2: unknown use of robots.txt \"obay\"; did you mean \"obey\"?"),
             ("half_life_days = 'long'", "line 1: invalid type: string \"long\""),
         ] {

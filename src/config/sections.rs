@@ -16,6 +16,7 @@ use super::value;
 use crate::ab_test::Metric;
 use crate::config::fetcher_sources::{ArchiveConfig, DownloadConfig, SearchConfig};
 use fetchwise_pace::{CrawlDelay, PaceMode};
+use fetchwise_types::consent::{OnReserved, Purpose, Vocabulary};
 use fetchwise_types::registry::Class;
 use fetchwise_types::robots_use::RobotsUse;
 
@@ -199,6 +200,32 @@ pub struct RobotsConfig {
     pub mode: Option<RobotsUse>,
     /// Name of the agent in the groups of rules.
     pub agent: Option<String>,
+}
+
+/// Use of licences in RSL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LicenseUse {
+    /// Their addresses are recorded.
+    #[default]
+    Record,
+}
+
+/// `[consent]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConsentConfig {
+    /// Purposes of the crawl. Without one, terms are recorded and no page is skipped.
+    #[serde(deserialize_with = "value::named_list")]
+    pub purposes: Option<Vec<Purpose>>,
+    /// Vocabularies whose terms decide; all by default.
+    #[serde(deserialize_with = "value::named_list")]
+    pub respect: Option<Vec<Vocabulary>>,
+    /// What happens to a page that is reserved against every purpose.
+    #[serde(deserialize_with = "value::named")]
+    pub on_reserved: Option<OnReserved>,
+    /// Use of licences.
+    pub licenses: Option<LicenseUse>,
 }
 
 /// `[network]`

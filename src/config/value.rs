@@ -52,6 +52,14 @@ pub(super) fn named<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(from: D
     String::deserialize(from)?.parse().map(Some).map_err(D::Error::custom)
 }
 
+/// Parses a list of names with the `FromStr` of their type.
+pub(super) fn named_list<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    from: D,
+) -> Result<Option<Vec<T>>, D::Error> {
+    let names: Vec<String> = Vec::deserialize(from)?;
+    names.iter().map(|name| name.parse().map_err(D::Error::custom)).collect::<Result<_, _>>().map(Some)
+}
+
 /// Parses the name of a shipped policy.
 pub(super) fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let name = String::deserialize(from)?;

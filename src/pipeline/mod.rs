@@ -19,12 +19,14 @@ use fetchwise_detect::{Detector, ResponseExtractor};
 use fetchwise_fetchers::fetch::{Fetcher, Limits, Response};
 use fetchwise_fetchers::robots::{RobotsTxt, RobotsUse};
 use fetchwise_fetchers::store::Store;
+use fetchwise_types::consent::{Consent, ConsentSettings};
 use fetchwise_types::decision::Source;
 use fetchwise_types::heuristic::Heuristic;
 use fetchwise_types::provenance::Provenance;
 use fetchwise_types::registry::{FetcherId, FetcherSet, canonical};
 use fetchwise_types::time::Timestamp;
 
+mod consent;
 mod gate;
 mod link_slot;
 mod robots;
@@ -98,6 +100,11 @@ pub struct Report {
     pub file: Option<PathBuf>,
     /// The end of the link's pause, if it is paused now.
     pub paused_until: Option<Timestamp>,
+    /// The terms of the page and the purposes that they leave: of a delivered page that has terms or was fetched for
+    /// purposes, and of one that is `reserved`.
+    pub consent: Option<Box<Consent>>,
+    /// The price that a 402 named.
+    pub price: Option<Box<str>>,
     /// The response, if it is content and there is no store.
     pub response: Option<Response>,
     /// The host's `Crawl-delay`, if it is longer than the settings accept. Reported once per host, with the link that
@@ -153,6 +160,7 @@ pub struct PipelineBuilder {
     extractors: Vec<Box<dyn ResponseExtractor>>,
     store: Option<Arc<dyn Store>>,
     robots: Option<Arc<RobotsTxt>>,
+    consent: ConsentSettings,
     wait_at_most: Duration,
 }
 
@@ -218,6 +226,15 @@ impl PipelineBuilder {
         self
     }
 
+    /// Sets the purposes of the crawl, and what happens to pages whose terms reserve them against all. The default
+    /// records terms and skips nothing. With purposes, robots.txt is requested for its terms wherever
+    /// [`robots`](Self::robots) is set, also for links that ignore its rules.
+    #[must_use]
+    pub fn consent(mut self, settings: ConsentSettings) -> Self {
+        self.consent = settings;
+        self
+    }
+
     /// Builds the pipeline.
     ///
     /// # Errors
@@ -245,6 +262,7 @@ impl PipelineBuilder {
             extractors: self.extractors,
             store: self.store,
             robots: self.robots,
+            consent: self.consent,
             wait_at_most: self.wait_at_most,
         })
     }
@@ -262,6 +280,7 @@ pub struct Pipeline {
     extractors: Vec<Box<dyn ResponseExtractor>>,
     store: Option<Arc<dyn Store>>,
     robots: Option<Arc<RobotsTxt>>,
+    consent: ConsentSettings,
     wait_at_most: Duration,
 }
 
@@ -290,6 +309,7 @@ impl Pipeline {
             extractors: Vec::new(),
             store: None,
             robots: None,
+            consent: ConsentSettings::default(),
             wait_at_most: DEFAULT_MAX_WAIT,
         }
     }

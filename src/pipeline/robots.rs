@@ -11,7 +11,7 @@ use url::Url;
 
 use super::link_slot::LinkSlot;
 use super::wait::pause;
-use super::{CrawlDelayCut, GRACE, Link, Pipeline, Report};
+use super::{CrawlDelayCut, GRACE, Link, Pipeline, Report, consent};
 use crate::backoff::retry_after;
 use crate::selector::Selector;
 use crate::state::host_pauses::TrialRole;
@@ -22,12 +22,14 @@ use fetchwise_fetchers::robots::{MAX_BODY, MAX_READ, MAX_REDIRECTS, RobotsTxt, R
 use fetchwise_pace;
 use fetchwise_pace::{Cost, RateLimit, ResponseEffect, Scope, Signal};
 use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::consent::Term;
 use fetchwise_types::fetch_result::Outcome;
 use fetchwise_types::heuristic::url::domain_of;
 use fetchwise_types::response::header;
 use fetchwise_types::time::Timestamp;
 
-/// Checks whether its origin's robots.txt lets `link` be fetched.
+/// Checks whether its origin's robots.txt lets `link` be fetched. Returns its terms for the link, as far as the file was
+/// read.
 ///
 /// # Errors
 /// The report of a link that may not be fetched.
@@ -37,27 +39,30 @@ pub(super) async fn check(
     url: &Url,
     link_slot: &LinkSlot,
     cut: &mut Option<CrawlDelayCut>,
-) -> Result<(), Box<Report>> {
-    if link.robots == RobotsUse::Ignore {
-        return Ok(());
+) -> Result<Vec<Term>, Box<Report>> {
+    let is_ignored = link.robots == RobotsUse::Ignore;
+    // A crawl with purposes needs the terms, whatever it does with the rules.
+    if is_ignored && !(consent::needs_robots(&pipeline.consent) && pipeline.robots.is_some()) {
+        return Ok(Vec::new());
     }
     let Some(robots) = &pipeline.robots else {
         let message = "cannot fetch robots.txt: the pipeline was built without a fetcher for it".to_owned();
         return Err(Box::new(Report::without_request(Report::NO_FETCHER, message)));
     };
-    let Some((origin, location)) = location(url) else { return Ok(()) };
+    let Some((origin, location)) = location(url) else { return Ok(Vec::new()) };
     let rules = match robots.known(&origin, pipeline.selector.now()) {
         Some(rules) => rules,
         None => request_rules(pipeline, robots, (&origin, &location), link_slot, cut).await?,
     };
-    if link.robots == RobotsUse::Delay {
-        return Ok(());
+    let terms = rules.terms(url);
+    if link.robots != RobotsUse::Obey {
+        return Ok(terms);
     }
     if let Some(unknown) = rules.unknown() {
         return Err(Box::new(unreachable(&location, unknown.kind, &unknown.message, rules.until())));
     }
     match rules.forbids(url) {
-        None => Ok(()),
+        None => Ok(terms),
         Some(rule) => Err(Box::new(Report::without_request(
             ErrorKind::Disallowed.name(),
             format!("disallowed by {location}: {rule}"),

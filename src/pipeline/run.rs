@@ -12,7 +12,7 @@ use url::Url;
 use super::gate::Gate;
 use super::link_slot::LinkSlot;
 use super::wait::{self, pause};
-use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, robots};
+use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, consent, robots};
 use crate::router::Mode;
 use crate::selector::Selector;
 use crate::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait, WaitScope};
@@ -21,6 +21,7 @@ use fetchwise_fetchers::fetch::{FetchError, Limits, RedirectGate, Request, Respo
 use fetchwise_fetchers::store::Delivered;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{ErrorType, stored_headers};
+use fetchwise_types::consent::Term;
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
 use fetchwise_types::heuristic::url as urls;
 use fetchwise_types::registry::{Class, canonical};
@@ -34,9 +35,12 @@ pub(super) async fn run(pipeline: &Pipeline, link: &Link, link_slot: &LinkSlot) 
     let mut cut = None;
     let mut report = match urls::parse(&link.url) {
         Ok(url) => match robots::check(pipeline, link, &url, link_slot, &mut cut).await {
-            Ok(()) => match begin(pipeline, link, &url) {
-                Ok(visit) => drive(pipeline, visit, &url, link_slot).await,
-                Err(report) => *report,
+            Ok(terms) => match consent::reserved(pipeline, &terms, &url) {
+                Some(report) => *report,
+                None => match begin(pipeline, link, &url) {
+                    Ok(visit) => drive(pipeline, visit, (&url, &terms), link_slot).await,
+                    Err(report) => *report,
+                },
             },
             Err(report) => *report,
         },
@@ -75,8 +79,14 @@ fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Pipeli
     Ok(visit)
 }
 
-/// Drives a visit to its end.
-async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url, link_slot: &LinkSlot) -> Report {
+/// Drives a visit to its end. `terms` are those of robots.txt for its URL.
+async fn drive(
+    pipeline: &Pipeline,
+    mut visit: PipelineVisit<'_>,
+    (url, terms): (&Url, &[Term]),
+    link_slot: &LinkSlot,
+) -> Report {
+    let mut page_consent = None;
     let (mut delivered, mut chain, mut bytes) = (None, Vec::new(), 0);
     let end = loop {
         match visit.next() {
@@ -136,6 +146,8 @@ async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url, lin
                         let mut answer = judge(pipeline, &response, &asked);
                         answer.requests = requests(&response);
                         answer.unanswered = std::mem::take(&mut response.unanswered);
+                        consent::apply(pipeline, terms, &response, &mut answer);
+                        page_consent = answer.consent.clone();
                         let redirects = fetch.redirects();
                         visit.report(fetch, answer);
                         if visit.redirects() > redirects {
@@ -158,7 +170,10 @@ async fn drive(pipeline: &Pipeline, mut visit: PipelineVisit<'_>, url: &Url, lin
         }
     };
     let response = delivered.filter(|_| end.is_delivered());
-    let report = report(pipeline, end, bytes);
+    let mut report = report(pipeline, end, bytes);
+    if report.success || report.error_type == Some(ErrorKind::Reserved.name()) {
+        report.consent = page_consent.or_else(|| consent::of_robots(pipeline, terms));
+    }
     match response {
         Some(response) => store_page(pipeline, report, response, url).await,
         None => report,
@@ -257,6 +272,7 @@ fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
         requests: end.requests,
         bytes: if success { bytes } else { 0 },
         paused_until: end.paused_until,
+        price: end.price,
         ..Report::default()
     }
 }
@@ -269,9 +285,9 @@ async fn store_page(pipeline: &Pipeline, mut report: Report, response: Response,
         return report;
     };
     let (url, fetcher) = (url.clone(), report.fetcher.clone().unwrap_or_default());
-    let at: Timestamp = pipeline.selector.now();
+    let (at, consent): (Timestamp, _) = (pipeline.selector.now(), report.consent.clone());
     let stored = tokio::task::spawn_blocking(move || {
-        store.put(&Delivered { url: &url, response: &response, fetcher: &fetcher, at })
+        store.put(&Delivered { consent: consent.as_deref(), ..Delivered::new(&url, &response, &fetcher, at) })
     });
     let message = match stored.await {
         Ok(Ok(file)) => {

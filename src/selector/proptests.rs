@@ -160,6 +160,10 @@ proptest! {
                     prop_assert_eq!(link, before);
                     continue;
                 }
+                FetchEnd::Left => {
+                    prop_assert_eq!((link.pause_at(at(now)).is_some(), link.risk_level), (true, level));
+                    continue;
+                }
                 FetchEnd::Limited => {
                     let hold = asked_s.map(|asked| at(now + asked.min(DAY_S)));
                     prop_assert_eq!((link.paused_until, link.risk_level), (hold.or(before.paused_until), level));

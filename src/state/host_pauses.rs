@@ -12,13 +12,15 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 
-use crate::backoff::{BackoffSettings, MAX_RISK_LEVEL, pause};
+use crate::backoff::{BackoffSettings, LEFT_FOR, MAX_RISK_LEVEL, pause};
 use crate::metrics::recorder::PauseCause;
 use fetchwise_types::fetch_result::ShortPage;
 use fetchwise_types::time::Timestamp;
 
 /// With more hosts at risk than this, those that are no longer at risk are searched for and dropped.
 const HOSTS_BEFORE_SCAN: usize = 10_000;
+/// A host that declines again within this time of its pause has said nothing new.
+const LEFT_AGAIN: Duration = Duration::from_secs(10 * 60);
 /// Number of short pages kept per host, to recognise one that comes back under another address.
 const MAX_SHORT_PAGES: usize = 8;
 
@@ -57,6 +59,8 @@ pub(crate) enum PauseReason {
     Blocked,
     /// It answered "not now", and for how long if it said so.
     Limited(Option<Duration>),
+    /// It declines this crawler. It is left for [`LEFT_FOR`], and the number of its pauses in a row stays.
+    Declined,
 }
 
 impl PauseReason {
@@ -65,6 +69,7 @@ impl PauseReason {
         match self {
             Self::Blocked => PauseCause::Blocked,
             Self::Limited(_) => PauseCause::Limited,
+            Self::Declined => PauseCause::Declined,
         }
     }
 }
@@ -154,6 +159,14 @@ impl HostPauses {
                 }
                 until
             }
+            PauseReason::Declined => {
+                let until = now.saturating_add(LEFT_FOR);
+                // Parallel requests are declined at almost the same time: one pause is enough.
+                if !is_trial && paused.is_some_and(|paused| paused.saturating_add(LEFT_AGAIN) >= until) {
+                    return None;
+                }
+                until
+            }
             PauseReason::Blocked => {
                 // Requests that were in flight when the pause or the trial began are no new evidence.
                 if !is_trial && paused.is_some() {
@@ -167,7 +180,7 @@ impl HostPauses {
                 now.saturating_add(pause(settings.blocked_base, host.level))
             }
         };
-        if is_trial || paused.is_none() {
+        if why != PauseReason::Declined && (is_trial || paused.is_none()) {
             host.level = (host.level + 1).min(MAX_RISK_LEVEL);
         }
         host.blocks.clear();

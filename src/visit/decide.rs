@@ -14,6 +14,7 @@ use crate::router::{Mode, Routed};
 use crate::selector::pauses::BreakerTrial;
 use crate::selector::{HostRisk, SelectContext, Selector};
 use crate::state::single_flight::FlightRole;
+use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Arm, ErrorType};
 use fetchwise_types::decision::{Decision, Rule, Selection, Source};
 use fetchwise_types::time::Timestamp;
@@ -293,7 +294,6 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         };
         self.span.ended(name, error, self.requests);
         let end = End {
-            how,
             fetcher: last.fetcher,
             source,
             confidence: last.confidence,
@@ -301,7 +301,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             is_banned: last.is_banned,
             requests: self.requests,
             paused_until,
+            price: last.price.filter(
+                |_| matches!(&how, VisitOutcome::Failed(error) if error.kind() == Some(ErrorKind::PaymentRequired)),
+            ),
             message,
+            how,
         };
         self.next = NextStep::Ended(Box::new(end.clone()));
         end

@@ -169,6 +169,8 @@ struct LastAttempt {
     /// The domain that blocked the last blocked attempt.
     blocked_by: Option<Box<str>>,
     message: String,
+    /// The price that its 402 named.
+    price: Option<Box<str>>,
     error: Option<ErrorType>,
 }
 

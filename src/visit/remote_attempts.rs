@@ -40,6 +40,7 @@ impl Selector {
             || attempt.http_status == Some(429)
             || asked.is_some() && (attempt.is_banned || attempt.http_status == Some(503));
         let why = match (is_limit, attempt.is_banned) {
+            _ if kind == Some(ErrorKind::Declined) => PauseReason::Declined,
             (true, _) => PauseReason::Limited(asked),
             // If the host serves other requests, its pace judges its blocks.
             (false, true) if !self.lets_through(domain, now) => PauseReason::Blocked,

@@ -16,12 +16,14 @@ use crate::selector::Selector;
 use crate::state::host_pauses::{PauseReason, TrialRole};
 use crate::trace::{self, Span};
 use fetchwise_types::attempt::error_kind::{ErrorKind, FailureAction};
-use fetchwise_types::attempt::{Arm, Attempt, ErrorType, Hint, Tag, stored_headers};
+use fetchwise_types::attempt::{
+    ALLOWED_FOR_HEADER, Arm, Attempt, CONSENT_HEADER, ErrorType, Hint, Tag, stored_headers,
+};
 use fetchwise_types::decision::Selection;
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
 use fetchwise_types::heuristic::{Heuristic, REDIRECTED_BY};
 use fetchwise_types::registry::FetcherSpec;
-use fetchwise_types::response::header;
+use fetchwise_types::response::{Header, header};
 use fetchwise_types::time::Timestamp;
 
 /// Delay before the first retry after a local fault; it doubles each time.
@@ -267,6 +269,10 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         attempt.http_status = answer.status;
         attempt.response_headers = stored_headers(&answer.headers);
+        if let Some(consent) = &answer.consent {
+            attempt.response_headers.push(Header::new(CONSENT_HEADER, consent.terms_text()));
+            attempt.response_headers.push(Header::new(ALLOWED_FOR_HEADER, consent.allowed_text()));
+        }
         let duration = answer.duration.unwrap_or_else(|| now.since(at));
         attempt.duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         attempt.source = Some(selection.source.name().into());
@@ -293,6 +299,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if error.and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned) {
             (last.is_banned, last.blocked_by) = (true, Some(host));
         }
+        last.price.clone_from(&answer.price);
         last.message = match error {
             None => String::new(),
             Some(error) => answer.message.clone().unwrap_or_else(|| describe(error, answer)),
@@ -371,6 +378,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let end = match error.kind() {
             Some(ErrorKind::Queued) => FetchEnd::Queued,
             Some(ErrorKind::RateLimited) => FetchEnd::Limited,
+            Some(kind) if kind.leaves_link() => FetchEnd::Left,
             Some(kind) if kind.is_neutral() => FetchEnd::Neutral,
             _ if self.last.is_banned => FetchEnd::Blocked,
             _ => FetchEnd::Failed,
@@ -382,7 +390,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 self.record_host_failure(&host, PauseReason::Blocked, now);
             }
         }
-        let hint = (end != FetchEnd::Neutral).then(|| error.kind().map_or(Hint::Unknown, Hint::after));
+        if error.kind() == Some(ErrorKind::Declined) {
+            let host: Box<str> = self.host().into();
+            self.record_host_failure(&host, PauseReason::Declined, now);
+        }
+        let hint = (!matches!(end, FetchEnd::Neutral | FetchEnd::Left))
+            .then(|| error.kind().map_or(Hint::Unknown, Hint::after));
         self.update_link(end, hint, now);
         self.end(VisitOutcome::Failed(error), now)
     }

@@ -302,6 +302,8 @@ pub struct End {
     pub requests: u32,
     /// The end of the link's pause, if it is paused now.
     pub paused_until: Option<Timestamp>,
+    /// The price that a 402 named.
+    pub price: Option<Box<str>>,
     /// The reason in words; empty if content was delivered.
     pub message: String,
 }

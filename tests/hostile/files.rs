@@ -20,7 +20,7 @@ fn page(url: &Url, headers: Vec<Header>, body: Body) -> Response {
 
 fn put(store: &dyn Store, url: &Url, response: &Response) -> std::path::PathBuf {
     let at = Timestamp::from_millis(0);
-    store.put(&Delivered { url, response, fetcher: "direct_access", at }).unwrap()
+    store.put(&Delivered::new(url, response, "direct_access", at)).unwrap()
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_truncated_body_leaves_no_partial_record() {
             let mut file = tempfile::tempfile_in(dir.path()).unwrap();
             file.write_all(&noise(50_000)).unwrap();
             let response = page(&url, Vec::new(), Body::spilled(Vec::new(), len, file));
-            let page = Delivered { url: &url, response: &response, fetcher: "x", at: Timestamp::from_millis(0) };
+            let page = Delivered::new(&url, &response, "x", Timestamp::from_millis(0));
             assert!(archive.put(&page).is_err());
             assert_eq!(fs::metadata(&path).unwrap().len(), whole, "{name}, {len} bytes");
         }

@@ -12,7 +12,7 @@ use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::pipeline::{Link, Pipeline, Report};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::router::{Mode, Router};
-use fetchwise::selector::{Selector, SelectorBuilder, Sink, SinkError, VisitSettings};
+use fetchwise::selector::{SelectContext, Selector, SelectorBuilder, Sink, SinkError, VisitSettings};
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_testsite::origin::{Charset, Origin, Site};
 
@@ -20,7 +20,7 @@ const HOST: &str = "127.0.0.1";
 
 /// Keeps the recorded attempts, in order.
 #[derive(Clone, Default)]
-struct RecordingSink(Arc<Mutex<Vec<Attempt>>>);
+pub(crate) struct RecordingSink(Arc<Mutex<Vec<Attempt>>>);
 
 impl Sink for RecordingSink {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
@@ -30,7 +30,7 @@ impl Sink for RecordingSink {
 }
 
 impl RecordingSink {
-    fn all(&self) -> Vec<Attempt> {
+    pub(crate) fn all(&self) -> Vec<Attempt> {
         self.0.lock().unwrap().clone()
     }
 }
@@ -150,6 +150,8 @@ async fn each_site_ends_as_the_table_says() {
         ("/gone", Site::GONE, Some("not_found"), 1, false),
         ("/auth", Site::Status(401), Some("auth_required"), 1, false),
         ("/teapot", Site::Status(418), Some("client_error"), 1, false),
+        ("/toll", Site::Toll { price: "USD 0.01".to_owned() }, Some("payment_required"), 1, true),
+        ("/declined", Site::Declined, Some("declined"), 1, true),
         ("/broken", Site::SERVER_ERROR, Some("server_error"), 2, true),
         ("/cut", Site::Truncated, Some("truncated"), 2, true),
         ("/reset", Site::Reset, Some("network_error"), 2, true),
@@ -251,6 +253,69 @@ async fn status_511_is_the_network_and_not_the_site() {
     let report = world.get("/a").await;
     assert_eq!((report.error_type, report.requests), (Some("network_block"), 1), "{report:?}");
     assert_eq!(world.sink.all()[0].weight, 0.0);
+}
+
+/// Fetchers of every class, each a plain one in truth: the site counts what any of them requests.
+const EVERY_CLASS: [&str; 3] = ["direct_access", "playwright_stealth", "archive_proxy"];
+
+fn mixed(parts: Vec<(&str, Site)>) -> Vec<(&'static str, Site)> {
+    vec![(HOST, Site::Mixed(parts.into_iter().map(|(prefix, site)| (prefix.to_owned(), site)).collect()))]
+}
+
+#[tokio::test]
+async fn a_price_ends_the_visit_without_another_fetcher_a_pause_of_the_host_or_a_changed_score() {
+    let toll = Site::Toll { price: "USD 0.01".to_owned() };
+    let sites = mixed(vec![("/", Site::Static), ("/toll", toll.clone())]);
+    let world = World::with(sites, &EVERY_CLASS, |builder| builder);
+    for n in 0..6 {
+        assert!(world.get(&format!("/a/{n}")).await.success);
+    }
+    let scores = |path: &str| {
+        let url = world.origin.url(HOST, path).parse().unwrap();
+        let context = SelectContext { now: world.clock.now(), ..SelectContext::default() };
+        let explained = world.pipeline.selector().explain(&url, &context).unwrap();
+        explained.candidates.iter().map(|candidate| format!("{candidate:?}")).collect::<Vec<_>>()
+    };
+    let before = (scores("/a/9"), scores("/toll/9"));
+    for n in 0..5 {
+        let report = world.get(&format!("/toll/{n}")).await;
+        assert_eq!((report.error_type, report.requests), (Some("payment_required"), 1), "{report:?}");
+        assert_eq!((report.price.as_deref(), report.is_banned), (Some("USD 0.01"), false));
+        assert_eq!(report.paused_until.unwrap().since(world.clock.now()), Duration::from_secs(24 * 3600));
+        assert!(report.message.unwrap().contains("USD 0.01"));
+        assert_eq!(world.origin.hits_at(HOST, &format!("/toll/{n}")), 1, "no other fetcher, no archive");
+    }
+    assert_eq!((scores("/a/9"), scores("/toll/9")), before);
+    assert!(world.sink.all().iter().filter(|a| a.http_status == Some(402)).all(|a| a.weight == 0.0));
+    assert!(world.get("/a/8").await.success, "the host is not paused");
+    let again = world.get("/toll/0").await;
+    assert_eq!((again.error_type, again.requests), (Some("paused"), 0), "the link is left for a day");
+    world.wait(Duration::from_secs(24 * 3600));
+    assert_eq!(world.get("/toll/0").await.error_type, Some("payment_required"));
+}
+
+#[tokio::test]
+async fn a_host_that_declines_is_left_for_a_day() {
+    let sites = mixed(vec![("/", Site::Static), ("/no", Site::Declined)]);
+    let world = World::with(sites, &EVERY_CLASS, |builder| builder);
+    assert!(world.get("/a/1").await.success);
+    let report = world.get("/no").await;
+    assert_eq!((report.error_type, report.requests, report.is_banned), (Some("declined"), 1, false), "{report:?}");
+    assert_eq!(report.paused_until.unwrap().since(world.clock.now()), Duration::from_secs(24 * 3600));
+    let other = world.get("/a/2").await;
+    assert_eq!((other.error_type, other.requests), (Some("paused"), 0), "{other:?}");
+    assert_eq!(world.origin.hits(HOST), 2);
+    assert_eq!(world.sink.all().last().unwrap().weight, 0.0);
+    world.wait(Duration::from_secs(24 * 3600));
+    assert!(world.get("/a/2").await.success);
+}
+
+#[tokio::test]
+async fn a_price_whose_page_looks_like_a_block_is_a_price() {
+    let page = Site::with_header("cf-mitigated", "challenge", Site::Toll { price: "USD 0.01".to_owned() });
+    let world = World::with(vec![(HOST, page)], &EVERY_CLASS, |builder| builder);
+    let report = world.get("/a").await;
+    assert_eq!((report.error_type, report.requests), (Some("payment_required"), 1), "{report:?}");
 }
 
 #[tokio::test]

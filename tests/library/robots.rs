@@ -4,7 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::pipeline::RecordingSink;
 use fetchwise::Selector;
+use fetchwise::attempt::{ALLOWED_FOR_HEADER, CONSENT_HEADER};
+use fetchwise::consent::{ConsentSettings, OnReserved, Purpose, Vocabulary};
 use fetchwise::fetch::address_guard::AddressGuard;
 use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::pipeline::{Link, Pipeline, Report};
@@ -30,18 +33,24 @@ struct World {
     origin: Origin,
     pipeline: Pipeline,
     clock: Arc<Clock>,
+    sink: RecordingSink,
 }
 
 impl World {
     fn new(site: Site) -> Self {
+        Self::for_purposes(site, ConsentSettings::default())
+    }
+
+    fn for_purposes(site: Site, consent: ConsentSettings) -> Self {
         let clock = Arc::new(Clock::fixed(BEGIN));
-        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock));
+        let sink = RecordingSink::default();
+        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
         let selector = Arc::new(builder.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap());
         let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
         let http = Arc::new(HttpFetcher::new(guard).unwrap());
         let robots = RobotsTxt::new(Arc::clone(&http) as Arc<_>, "fetchwise");
-        let pipeline = Pipeline::builder(selector).fetcher(http).robots(robots).build().unwrap();
-        Self { origin: Origin::start([(HOST, site)]).unwrap(), pipeline, clock }
+        let pipeline = Pipeline::builder(selector).fetcher(http).robots(robots).consent(consent).build().unwrap();
+        Self { origin: Origin::start([(HOST, site)]).unwrap(), pipeline, clock, sink }
     }
 
     async fn fetch(&self, path: &str) -> Report {
@@ -164,4 +173,105 @@ async fn a_pipeline_without_a_robots_fetcher_reports_it() {
     let report = pipeline.fetch(&Link { robots: RobotsUse::Obey, ..Link::new("http://127.0.0.1:9/") }).await;
     assert_eq!(report.error_type, Some(Report::NO_FETCHER));
     assert!(report.message.unwrap().contains("robots.txt"));
+}
+
+fn training() -> ConsentSettings {
+    ConsentSettings { purposes: vec![Purpose::TrainAi], ..ConsentSettings::default() }
+}
+
+fn terms_of(report: &Report) -> String {
+    report.consent.as_ref().map_or_else(String::new, |consent| consent.terms_text())
+}
+
+#[tokio::test]
+async fn pages_that_robots_txt_reserves_are_not_requested() {
+    let world = World::for_purposes(Site::reserved("train-ai"), training());
+    for n in 0..20 {
+        // The terms count whatever the crawl does with the rules.
+        let robots = if n % 2 == 0 { RobotsUse::Obey } else { RobotsUse::Ignore };
+        let report = world.fetch_with(&format!("/a/{n}"), robots).await;
+        assert_eq!((report.error_type, report.success, report.requests), (Some("reserved"), false, 0), "{report:?}");
+        assert_eq!(terms_of(&report), "train-ai=n content-usage robots.txt");
+        assert!(report.consent.unwrap().allowed_for.is_empty() && report.paused_until.is_none());
+    }
+    assert_eq!((world.origin.hits(HOST), world.asked(ROBOTS)), (1, 1), "robots.txt and no page");
+    assert!(world.sink.all().is_empty(), "as disallowed: nothing is recorded");
+}
+
+#[tokio::test]
+async fn with_mark_every_reserved_page_comes_and_says_so() {
+    let world = World::for_purposes(
+        Site::reserved("train-ai"),
+        ConsentSettings { on_reserved: OnReserved::Mark, ..training() },
+    );
+    for n in 0..10 {
+        let report = world.fetch(&format!("/a/{n}")).await;
+        assert!(report.success && report.response.is_some(), "{report:?}");
+        assert_eq!(terms_of(&report), "train-ai=n content-usage robots.txt, train-ai=n content-usage header");
+        assert!(report.consent.unwrap().allowed_for.is_empty());
+    }
+    let attempts = world.sink.all();
+    let stored = |name: &str| attempts[0].response_headers.iter().find(|header| header.name == name).unwrap();
+    assert_eq!((attempts.len(), attempts[0].success), (10, true));
+    assert!(stored(CONSENT_HEADER).value.contains("train-ai=n content-usage robots.txt"));
+    assert_eq!(stored(ALLOWED_FOR_HEADER).value, "none");
+}
+
+#[tokio::test]
+async fn without_purposes_terms_are_recorded_and_no_page_is_skipped() {
+    let world = World::new(Site::reserved("train-ai"));
+    let report = world.fetch("/a").await;
+    assert!(report.success && terms_of(&report).contains("robots.txt"), "{report:?}");
+    assert_eq!(report.consent.unwrap().allowed_for, [Purpose::Search, Purpose::AiInput, Purpose::Archive]);
+    let ignoring = World::new(Site::reserved("train-ai"));
+    let report = ignoring.fetch_with("/a", RobotsUse::Ignore).await;
+    assert_eq!((report.success, terms_of(&report)), (true, "train-ai=n content-usage header".to_owned()));
+    assert_eq!(ignoring.asked(ROBOTS), 0, "robots.txt is not requested for its terms");
+    let silent = World::new(text("User-agent: *\nAllow: /"));
+    assert_eq!(silent.fetch("/a").await.consent, None);
+}
+
+#[tokio::test]
+async fn the_terms_of_a_response_withhold_its_page() {
+    let page =
+        "<meta name=robots content='noai'><h1>Opening hours</h1>".to_owned() + &"<p>The museum is open.</p>".repeat(40);
+    for (site, terms) in [
+        (Site::with_header("X-Robots-Tag", "noai", Site::Static), "train-ai=n x-robots-tag header"),
+        (Site::with_header("Content-Signal", "ai-train=no", Site::Static), "train-ai=n content-signal header"),
+        (Site::Html(page), "train-ai=n x-robots-tag meta"),
+    ] {
+        let world = World::for_purposes(site.clone(), training());
+        let report = world.fetch_with("/a", RobotsUse::Ignore).await;
+        assert_eq!((report.error_type, report.requests), (Some("reserved"), 1), "{report:?}");
+        assert!(terms_of(&report).contains(terms) && report.response.is_none() && report.bytes == 0, "{report:?}");
+        let attempt = world.sink.all().remove(0);
+        assert_eq!((attempt.success, attempt.weight, attempt.is_banned), (false, 0.0, false));
+        let both = ConsentSettings { purposes: vec![Purpose::TrainAi, Purpose::Search], ..training() };
+        let report = World::for_purposes(site.clone(), both).fetch_with("/a", RobotsUse::Ignore).await;
+        assert_eq!((report.success, report.consent.unwrap().allowed_for), (true, vec![Purpose::Search]));
+        let deaf = ConsentSettings { respect: vec![Vocabulary::Rsl], ..training() };
+        let report = World::for_purposes(site, deaf).fetch_with("/a", RobotsUse::Ignore).await;
+        assert_eq!((report.success, report.consent.unwrap().allowed_for), (true, vec![Purpose::TrainAi]));
+    }
+}
+
+#[tokio::test]
+async fn terms_that_cannot_be_read_permit() {
+    let robots =
+        "User-agent: *\nContent-Usage: train-ai=maybe\nContent-Usage: (\nContent-Usage: /a\nContent-Signal: ai-train";
+    let pages = Site::with_header("Content-Usage", "train-ai=n, (", Site::Static);
+    let site = Site::Mixed(vec![("/".to_owned(), pages), (ROBOTS.to_owned(), Site::Html(robots.to_owned()))]);
+    let report = World::for_purposes(site, training()).fetch("/a").await;
+    assert_eq!((report.success, report.consent.unwrap().allowed_for), (true, vec![Purpose::TrainAi]));
+    for broken in [Site::Status(404), Site::Status(500), Site::Reset] {
+        let report = World::for_purposes(self::site(broken), training()).fetch_with("/a", RobotsUse::Ignore).await;
+        assert!(report.success, "{report:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_terms_of_an_error_page_are_not_those_of_the_page() {
+    let site = Site::with_header("X-Robots-Tag", "noai", Site::NOT_FOUND);
+    let report = World::for_purposes(site, training()).fetch_with("/a", RobotsUse::Ignore).await;
+    assert_eq!(report.error_type, Some("not_found"));
 }

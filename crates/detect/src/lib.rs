@@ -116,6 +116,7 @@ pub use evaluate::{
     ClassScore, ConfidenceBand, EvaluateError, Evaluation, EvaluationRun, LabelledPage, Misclassification, PageClass,
     evaluate, wilson,
 };
+pub use html::robots_meta::robots_meta;
 pub use html::visibility::PagePart;
 pub use options::DetectorOptions;
 pub use rules::file::{RuleError, RuleFileError};

@@ -22,14 +22,17 @@ thread_local! {
 impl Verdict {
     /// Returns the outcome of the request that brought `page`, from which this verdict was made.
     ///
-    /// The order: evidence of a block or a waiting room, then the status, then emptiness. A 204, 205 or 304 is an empty
-    /// page; a 300 with something to read is content.
+    /// The order: a refusal that names its reason (a 402, the header `crawler-error`), evidence of a block or a waiting
+    /// room, the status, emptiness. A 204, 205 or 304 is an empty page; a 300 with something to read is content.
     pub fn outcome(&self, page: &Page<'_>) -> Outcome {
-        if self.is_queued {
-            return Outcome::Queued;
-        }
         if self.network_block {
             return Outcome::NetworkBlock;
+        }
+        if let Some(refusal) = refusal(page) {
+            return refusal;
+        }
+        if self.is_queued {
+            return Outcome::Queued;
         }
         if self.is_blocked {
             let kind = self.block_type.unwrap_or(BlockKind::Challenge);
@@ -64,10 +67,15 @@ impl Verdict {
         heuristics(page, self, &mut found);
         let outcome = self.outcome(page);
         let mut result = FetchResult::from(outcome).with_status(page.status);
-        result.message = self.is_blocked.then(|| self.reason()).or_else(|| match &result.outcome {
-            Outcome::Empty | Outcome::Shell { .. } | Outcome::Queued | Outcome::Redirect { .. } => Some(self.reason()),
-            _ => None,
-        });
+        result.price = (result.outcome == Outcome::PaymentRequired).then(|| price(page.headers)).flatten();
+        result.message = match (&result.outcome, &result.price) {
+            (Outcome::PaymentRequired, Some(price)) => Some(format!("the site asks for {price}")),
+            (Outcome::PaymentRequired | Outcome::Declined | Outcome::IdentityRejected, _) => None,
+            (Outcome::Empty | Outcome::Shell { .. } | Outcome::Queued | Outcome::Redirect { .. }, _) => {
+                Some(self.reason())
+            }
+            _ => self.is_blocked.then(|| self.reason()),
+        };
         result.headers = page.headers.to_vec();
         // A URL that cannot be fetched is not one that responded.
         let is_other = |url: &&str| Some(*url) != page.url;
@@ -79,6 +87,34 @@ impl Verdict {
         });
         result
     }
+}
+
+/// The code of the header `crawler-error` with which a site declines a crawler by name.
+const FORBIDDEN: &str = "CrawlerForbidden";
+/// The codes with which a site rejects a crawler's signature.
+const IDENTITY_ERRORS: [&str; 2] = ["InvalidSignature", "StrongAuthRequired"];
+/// The longest price that is recorded.
+const MAX_PRICE: usize = 64;
+
+/// Returns the outcome of a page that refuses and names the reason: it asks for a price, or it means this crawler.
+fn refusal(page: &Page<'_>) -> Option<Outcome> {
+    let code = |known: &str| header(page.headers, "crawler-error").is_some_and(|code| code.trim() == known);
+    match page.status {
+        402 => Some(Outcome::PaymentRequired),
+        403 if code(FORBIDDEN) => Some(Outcome::Declined),
+        400 if IDENTITY_ERRORS.into_iter().any(code) => Some(Outcome::IdentityRejected),
+        _ => None,
+    }
+}
+
+/// Returns the price that the headers name. Two different prices name none, and neither does anything but short plain
+/// text.
+fn price(headers: &[Header]) -> Option<Box<str>> {
+    let mut named = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("crawler-price"));
+    let price = named.next()?.value.trim();
+    let is_plain = price.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    let is_named = !price.is_empty() && price.len() <= MAX_PRICE && is_plain;
+    (is_named && named.all(|other| other.value.trim() == price)).then(|| price.into())
 }
 
 impl Detector {

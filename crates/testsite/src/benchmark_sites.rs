@@ -57,11 +57,19 @@ pub enum SiteKind {
     Forbidden,
     /// 404 for every request.
     Gone,
+    /// 403 with `crawler-error: CrawlerForbidden` for every request.
+    Declined,
+    /// 402 with `crawler-price` for every request.
+    Toll,
+    /// Articles that robots.txt and each page reserve against training: `Content-Usage: train-ai=n`.
+    Reserved,
+    /// Articles with `ETag` and `Last-Modified`, and 304 for a client that has the current version.
+    Validators,
 }
 
 impl SiteKind {
     /// All kinds, with the default number of sites of each.
-    pub const ALL: [(Self, usize); 15] = [
+    pub const ALL: [(Self, usize); 19] = [
         (Self::Static, 6),
         (Self::Shell, 2),
         (Self::Cloudflare, 1),
@@ -77,11 +85,16 @@ impl SiteKind {
         (Self::Trap, 1),
         (Self::Forbidden, 1),
         (Self::Gone, 1),
+        // Served when the plan names them: the default sites stay comparable over time.
+        (Self::Declined, 0),
+        (Self::Toll, 0),
+        (Self::Reserved, 0),
+        (Self::Validators, 0),
     ];
 
     /// Returns whether any client can get pages there.
     pub const fn has_pages(self) -> bool {
-        !matches!(self, Self::Forbidden | Self::Gone)
+        !matches!(self, Self::Forbidden | Self::Gone | Self::Declined | Self::Toll)
     }
 
     fn site(self, pages: u32) -> Site {
@@ -107,6 +120,10 @@ impl SiteKind {
             Self::Trap => Site::Trap,
             Self::Forbidden => Site::FORBIDDEN,
             Self::Gone => Site::NOT_FOUND,
+            Self::Declined => Site::Declined,
+            Self::Toll => Site::Toll { price: "USD 0.01".to_owned() },
+            Self::Reserved => Site::reserved("train-ai"),
+            Self::Validators => Site::Validators { max_age: None, version: 0 },
         };
         Site::CountRenders(Box::new(site))
     }
@@ -346,7 +363,15 @@ mod tests {
         sites.submit(&SubmittedPage { url: "http://127.0.77.2/unheard".to_owned(), text: String::new() });
         let ledger = sites.ledger();
         let good = |kind| (ledger.kinds[&kind].good, ledger.kinds[&kind].wrong);
-        for kind in [SiteKind::Static, SiteKind::Limited, SiteKind::Short, SiteKind::Flaky, SiteKind::Trap] {
+        for kind in [
+            SiteKind::Static,
+            SiteKind::Limited,
+            SiteKind::Short,
+            SiteKind::Flaky,
+            SiteKind::Trap,
+            SiteKind::Reserved,
+            SiteKind::Validators,
+        ] {
             assert_eq!(good(kind), (2, 0), "{kind:?}");
         }
         for kind in [
@@ -356,11 +381,13 @@ mod tests {
             SiteKind::Sly,
             SiteKind::Redirect,
             SiteKind::Gone,
+            SiteKind::Declined,
+            SiteKind::Toll,
         ] {
             assert_eq!(good(kind), (0, 2), "{kind:?}");
         }
         assert_eq!(good(SiteKind::Drift), (1, 1));
-        for kind in [SiteKind::Cloudflare, SiteKind::Datadome, SiteKind::Sly, SiteKind::Forbidden] {
+        for kind in [SiteKind::Cloudflare, SiteKind::Datadome, SiteKind::Sly, SiteKind::Forbidden, SiteKind::Declined] {
             assert_eq!(ledger.kinds[&kind].blocked, 2, "{kind:?}");
         }
         assert_eq!((ledger.total.blocked, ledger.total.renders, ledger.unlisted), (8, 0, 1));

@@ -12,6 +12,7 @@ use url::Url;
 
 use crate::attempt::ErrorType;
 use crate::attempt::error_kind::ErrorKind;
+use crate::consent::Consent;
 use crate::heuristic::Heuristic;
 use crate::provenance::Provenance;
 use crate::response::Header;
@@ -84,6 +85,16 @@ pub enum Outcome {
     RateLimited,
     /// The host's robots.txt asks crawlers not to fetch it.
     Disallowed,
+    /// The site asks for a price: 402. It is about the page, not about the fetcher.
+    PaymentRequired,
+    /// The site declines this crawler by name, with 403 and `crawler-error: CrawlerForbidden`.
+    Declined,
+    /// The site does not accept the crawler's signature, or asks for a stronger one.
+    IdentityRejected,
+    /// The page's terms reserve it against every purpose of the crawl.
+    Reserved,
+    /// The crawl's own policy leaves the page.
+    LeftByPolicy,
     /// The crawler's own machine is at its limits (descriptors, ports, disk, no network). Neither a site nor a fetcher
     /// caused it, so nothing is recorded, and the visit tries again a little later.
     Local,
@@ -178,6 +189,7 @@ impl Outcome {
                 200..=299 | 304 => empty,
                 300..=399 => ErrorKind::RedirectLoop,
                 401 | 407 => ErrorKind::AuthRequired,
+                402 => ErrorKind::PaymentRequired,
                 403 | 429 | 451 => ErrorKind::Blocked403,
                 404 | 410 => ErrorKind::NotFound,
                 // RFC 6585: only a server that intercepts the connection sends it.
@@ -200,6 +212,11 @@ impl Outcome {
             Self::InvalidUrl => ErrorKind::InvalidUrl,
             Self::RateLimited => ErrorKind::RateLimited,
             Self::Disallowed => ErrorKind::Disallowed,
+            Self::PaymentRequired => ErrorKind::PaymentRequired,
+            Self::Declined => ErrorKind::Declined,
+            Self::IdentityRejected => ErrorKind::IdentityRejected,
+            Self::Reserved => ErrorKind::Reserved,
+            Self::LeftByPolicy => ErrorKind::LeftByPolicy,
             Self::Local => ErrorKind::LocalFault,
             Self::Other(name) => return Err(ErrorType::from_name(name)),
         };
@@ -246,6 +263,11 @@ impl From<ErrorKind> for Outcome {
             ErrorKind::Disallowed => Self::Disallowed,
             ErrorKind::NotHeld => Self::NotHeld,
             ErrorKind::NetworkBlock => Self::NetworkBlock,
+            ErrorKind::PaymentRequired => Self::PaymentRequired,
+            ErrorKind::Declined => Self::Declined,
+            ErrorKind::IdentityRejected => Self::IdentityRejected,
+            ErrorKind::Reserved => Self::Reserved,
+            ErrorKind::LeftByPolicy => Self::LeftByPolicy,
         }
     }
 }
@@ -294,6 +316,11 @@ impl fmt::Display for Outcome {
             Self::InvalidUrl => f.write_str("not a URL that can be fetched"),
             Self::RateLimited => f.write_str("too fast for the host"),
             Self::Disallowed => f.write_str("disallowed by robots.txt"),
+            Self::PaymentRequired => f.write_str("the site asks for a price"),
+            Self::Declined => f.write_str("the site declines this crawler"),
+            Self::IdentityRejected => f.write_str("the site rejects the crawler's signature"),
+            Self::Reserved => f.write_str("the site reserves the page against every purpose of this crawl"),
+            Self::LeftByPolicy => f.write_str("the crawl's policy leaves the page"),
             Self::Local => f.write_str("this machine is at its limits"),
             Self::Other(name) => f.write_str(name),
         }
@@ -343,6 +370,10 @@ pub struct FetchResult {
     pub requests: Option<u16>,
     /// Duration of the request. If `None`, the time since the fetch was handed out counts.
     pub duration: Option<Duration>,
+    /// What the terms of the page permit, if it has some.
+    pub consent: Option<Box<Consent>>,
+    /// The price that a 402 names.
+    pub price: Option<Box<str>>,
     /// The text of a page that has little of it.
     pub short: Option<ShortPage>,
     /// SimHash of the text of a page with little text: almost equal for almost equal text, whatever its numbers. `None`
@@ -372,6 +403,8 @@ impl From<Outcome> for FetchResult {
             retry_after: None,
             requests: None,
             duration: None,
+            consent: None,
+            price: None,
             short: None,
             simhash: None,
             message: None,
@@ -416,11 +449,13 @@ impl FetchResult {
     /// the day of the copy become the heuristics `served_by` and `archived_at`.
     #[must_use]
     pub fn with_provenance(mut self, provenance: Provenance) -> Self {
-        if matches!(self.outcome, Outcome::Blocked(_) | Outcome::Queued | Outcome::Http(_)) {
+        let is_refusal =
+            matches!(self.outcome, Outcome::PaymentRequired | Outcome::Declined | Outcome::IdentityRejected);
+        if is_refusal || matches!(self.outcome, Outcome::Blocked(_) | Outcome::Queued | Outcome::Http(_)) {
             self.message = Some(format!("{} has a copy, but it is not a page: {}", provenance.by, self.outcome));
             (self.outcome, self.status) = (Outcome::NotHeld, None);
         }
-        self.retry_after = None;
+        (self.retry_after, self.price) = (None, None);
         self.headers.retain(|header| !header.name.eq_ignore_ascii_case("retry-after"));
         self.heuristics.push(Heuristic::new("served_by", provenance.by.to_string()));
         if let Some(day) = provenance.day() {

@@ -65,7 +65,7 @@ pub(super) const NONE: u8 = 0;
 pub(super) const OTHER: u8 = 255;
 
 /// Error types by number, from 1 on. The list only grows.
-pub(super) const ERROR_CODES: [ErrorKind; 24] = [
+pub(super) const ERROR_CODES: [ErrorKind; 29] = [
     ErrorKind::BlockedCaptcha,
     ErrorKind::Blocked403,
     ErrorKind::WrongTool,
@@ -90,6 +90,11 @@ pub(super) const ERROR_CODES: [ErrorKind; 24] = [
     ErrorKind::Disallowed,
     ErrorKind::NotHeld,
     ErrorKind::NetworkBlock,
+    ErrorKind::PaymentRequired,
+    ErrorKind::Declined,
+    ErrorKind::IdentityRejected,
+    ErrorKind::Reserved,
+    ErrorKind::LeftByPolicy,
 ];
 
 /// Sources by number, from 1 on. The list only grows.

@@ -54,7 +54,7 @@ pub(crate) struct Counts {
     /// Durations of delivered and of failed visits.
     pub(crate) visit_durations: [Durations; 2],
     pub(crate) blocks: NameCounts<VENDORS>,
-    pub(crate) host_pauses: [AtomicU64; 3],
+    pub(crate) host_pauses: [AtomicU64; 4],
     pub(crate) link_pauses: AtomicU64,
     pub(crate) rate_limit_hits: [AtomicU64; 3],
     pub(crate) ambiguous_blocks: AtomicU64,

@@ -40,12 +40,14 @@ pub(crate) enum PauseCause {
     Limited = 1,
     /// The host's pace holds it.
     Pace = 2,
+    /// The host declines this crawler.
+    Declined = 3,
 }
 
 impl PauseCause {
     /// Names in the order of their numbers.
     #[cfg(feature = "metrics")]
-    pub(crate) const NAMES: [&str; 3] = ["blocked", "limited", "pace"];
+    pub(crate) const NAMES: [&str; 4] = ["blocked", "limited", "pace", "declined"];
 }
 
 /// Result of a probe.

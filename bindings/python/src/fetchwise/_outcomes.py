@@ -45,6 +45,11 @@ class ErrorKind(str, enum.Enum):
     DISALLOWED = "disallowed"
     NOT_HELD = "not_held"
     NETWORK_BLOCK = "network_block"
+    PAYMENT_REQUIRED = "payment_required"
+    DECLINED = "declined"
+    IDENTITY_REJECTED = "identity_rejected"
+    RESERVED = "reserved"
+    LEFT_BY_POLICY = "left_by_policy"
 
     __str__ = str.__str__
 

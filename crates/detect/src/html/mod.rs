@@ -11,6 +11,7 @@ pub(crate) mod element;
 pub(crate) mod main_content;
 pub(crate) mod page_facts;
 pub(crate) mod redirect;
+pub(crate) mod robots_meta;
 pub(crate) mod sniff;
 pub(crate) mod text;
 pub(crate) mod tokenizer;

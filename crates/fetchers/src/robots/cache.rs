@@ -15,6 +15,7 @@ use url::{Position, Url};
 
 use crate::fetch::{FetchError, Fetcher, Response};
 use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::consent::{RobotsTerms, Term};
 use fetchwise_types::time::Timestamp;
 
 /// Maximum number of redirects for a robots.txt.
@@ -39,6 +40,8 @@ const MAX_BYTES: usize = 64 << 20;
 #[derive(Clone, Debug)]
 pub struct Rules {
     robots: Robots,
+    /// The terms on which its pages may be used.
+    terms: RobotsTerms,
     until: Timestamp,
     /// Why the rules are unknown.
     unknown: Option<Unknown>,
@@ -67,7 +70,9 @@ impl Rules {
     /// assert_eq!(rules.crawl_delay(), Some(std::time::Duration::from_secs(2)));
     /// ```
     pub fn read(text: &[u8], agent: &str, now: Timestamp) -> Self {
-        Self { robots: Robots::parse(text, Agent::Exact(agent)), until: now.saturating_add(LIFETIME), unknown: None }
+        let terms = RobotsTerms::read(text, agent);
+        let robots = Robots::parse(text, Agent::Exact(agent));
+        Self { robots, terms, until: now.saturating_add(LIFETIME), unknown: None }
     }
 
     /// Returns the rule that forbids `url`, as written in the file, with its group; `None` if the crawler may fetch it.
@@ -78,6 +83,11 @@ impl Rules {
         let path = &url[Position::BeforePath..Position::AfterQuery];
         let rule = self.robots.matching_rule(path).map_or("/", |rule| rule.pattern());
         Some(format!("Disallow: {rule} (User-agent: {})", self.robots.user_agent()))
+    }
+
+    /// Returns the terms on which `url` may be used.
+    pub fn terms(&self, url: &Url) -> Vec<Term> {
+        self.terms.at(&url[Position::BeforePath..Position::AfterQuery])
     }
 
     /// Returns the minimum time between two requests that the host asks for.
@@ -100,6 +110,7 @@ impl Rules {
     pub fn from_answer(answer: &Result<Response, FetchError>, agent: &str, now: Timestamp) -> Self {
         let unreachable = |kind, message| Self {
             robots: Robots::from_access(AccessResult::Unreachable, agent),
+            terms: RobotsTerms::default(),
             until: now.saturating_add(RETRY_PAUSE),
             unknown: Some(Unknown { kind, message }),
         };
@@ -115,14 +126,15 @@ impl Rules {
             Err(error) if error.kind == ErrorKind::RedirectLoop => AccessResult::TooManyRedirects,
             Err(error) => return unreachable(error.kind, error.message.clone()),
         };
-        Self { robots: Robots::from_access(access, agent), until: now.saturating_add(LIFETIME), unknown: None }
+        let robots = Robots::from_access(access, agent);
+        Self { robots, terms: RobotsTerms::default(), until: now.saturating_add(LIFETIME), unknown: None }
     }
 
     fn bytes(&self) -> usize {
         const EACH: usize = size_of::<robotxt::Rule>();
         let rules: usize = self.robots.rules().iter().map(|rule| rule.pattern().len() + EACH).sum();
         let maps: usize = self.robots.sitemaps().iter().map(|url| url.as_str().len() + size_of::<Url>()).sum();
-        size_of::<Self>() + rules + maps
+        size_of::<Self>() + rules + maps + self.terms.bytes()
     }
 }
 

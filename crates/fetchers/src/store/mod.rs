@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::fetch::Response;
+use fetchwise_types::consent::Consent;
 use fetchwise_types::time::Timestamp;
 
 pub mod files;
@@ -21,6 +22,15 @@ pub struct Delivered<'a> {
     pub fetcher: &'a str,
     /// Time of the request.
     pub at: Timestamp,
+    /// What its terms permit, if it has some.
+    pub consent: Option<&'a Consent>,
+}
+
+impl<'a> Delivered<'a> {
+    /// Returns a page without terms.
+    pub fn new(url: &'a url::Url, response: &'a Response, fetcher: &'a str, at: Timestamp) -> Self {
+        Self { url, response, fetcher, at, consent: None }
+    }
 }
 
 /// A store of delivered pages.

@@ -29,7 +29,7 @@ fn put(archive: &Warc, path: &str, body: &[u8]) {
         Body::in_memory(body.to_vec()),
         url.clone(),
     );
-    let page = Delivered { url: &url, response: &response, fetcher: "direct_access", at: Timestamp::from_millis(0) };
+    let page = Delivered::new(&url, &response, "direct_access", Timestamp::from_millis(0));
     archive.put(&page).unwrap();
 }
 
@@ -291,7 +291,7 @@ fn headers_and_urls_of_a_hostile_server_add_no_records_or_fields() {
             let body = Body::in_memory(format!("{text}{forged}").into_bytes());
             let response = Response::new(200, headers.clone(), body, url.clone());
             let at = Timestamp::from_millis(0);
-            archive.put(&Delivered { url: &url, response: &response, fetcher: "x\r\nWARC-Type: y", at }).unwrap();
+            archive.put(&Delivered::new(&url, &response, "x\r\nWARC-Type: y", at)).unwrap();
         }
         drop(archive);
         let mut bytes = fs::read(&path).unwrap();

@@ -61,6 +61,10 @@ impl Signal {
             },
             Outcome::RateLimited => Self::Limited,
             Outcome::Http(status) => Self::of_status(*status),
+            // The host has read the request and has said no to it, whatever the speed.
+            Outcome::PaymentRequired | Outcome::Declined | Outcome::IdentityRejected => Self::ClientError,
+            // The page came; its terms withhold it.
+            Outcome::Reserved => Self::Content,
             Outcome::Timeout | Outcome::Network | Outcome::Truncated => Self::Broken,
             // A waiting room controls its own rate; the pace makes no difference to it. Everything else did not reach
             // the host, or says nothing about its pace.

@@ -46,6 +46,9 @@ enum StepJson<'a> {
         is_banned: bool,
         requests: u32,
         error: Option<&'a str>,
+        /// The price that a 402 named.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        price: Option<&'a str>,
     },
 }
 
@@ -99,6 +102,7 @@ fn ended<'a>(end: &'a End, selector: &'a Selector) -> StepJson<'a> {
         is_banned: end.is_banned,
         requests: end.requests,
         error: Some(end.message.as_str()).filter(|message| !message.is_empty()),
+        price: end.price.as_deref(),
     }
 }
 

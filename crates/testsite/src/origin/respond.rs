@@ -7,7 +7,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use hyper::Response;
-use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, LOCATION, RETRY_AFTER, SERVER};
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, HeaderName, HeaderValue, LAST_MODIFIED, LOCATION,
+    RETRY_AFTER, SERVER,
+};
 use tokio::io::AsyncWriteExt;
 use url::form_urlencoded;
 use xxhash_rust::xxh3::xxh3_64;
@@ -47,8 +50,12 @@ pub(super) enum SiteResponse {
 
 /// Responds to a request for `site`.
 pub(super) async fn respond(site: &Site, request: &SiteRequest<'_>) -> SiteResponse {
+    respond_counted(site, request, false).await
+}
+
+async fn respond_counted(site: &Site, request: &SiteRequest<'_>, mut counts_renders: bool) -> SiteResponse {
     // Sites made of other sites lead to the one that responds.
-    let (mut site, mut counts_renders) = (site, false);
+    let mut site = site;
     loop {
         site = match site {
             Site::CountRenders(behind) => {
@@ -97,6 +104,12 @@ pub(super) async fn respond(site: &Site, request: &SiteRequest<'_>) -> SiteRespo
                     None => &Site::NOT_FOUND,
                 }
             }
+            Site::WithHeaders { headers, behind } => {
+                return match Box::pin(respond_counted(behind, request, counts_renders)).await {
+                    SiteResponse::Response(page) => SiteResponse::Response(with_headers(page, headers)),
+                    SiteResponse::Reset => SiteResponse::Reset,
+                };
+            }
             Site::Reset => return SiteResponse::Reset,
             Site::Silent => std::future::pending().await,
             Site::Files(root) => return SiteResponse::Response(files::serve(root, request.path).await),
@@ -129,6 +142,9 @@ fn page(site: &Site, request: &SiteRequest<'_>, counts_renders: bool) -> Respons
         Site::HugeHeader { bytes } => {
             with_header(static_page(request, counts_renders), HeaderName::from_static("x-filler"), &"f".repeat(*bytes))
         }
+        Site::Toll { price } => with_header(status(402), HeaderName::from_static("crawler-price"), price),
+        Site::Declined => with_header(status(403), HeaderName::from_static("crawler-error"), "CrawlerForbidden"),
+        Site::Validators { max_age, version } => validated(request, counts_renders, *max_age, *version),
         Site::QueueRoom => whole(200, HTML, html::waiting_room()),
         Site::LoginWall => login_wall(request),
         Site::Short if is_page(request.path) => {
@@ -198,6 +214,47 @@ fn article_page(path: &str, request: &SiteRequest<'_>, counts_renders: bool) -> 
         whole(200, HTML, with_render_script(html::article(&article(request)), request, counts_renders))
     };
     with_header(page, SERVER, "nginx")
+}
+
+/// Returns the response with more headers; invalid ones are left out.
+fn with_headers(mut page: Response<Body>, headers: &[(String, String)]) -> Response<Body> {
+    for (name, value) in headers {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            page.headers_mut().append(name, value);
+        }
+    }
+    page
+}
+
+/// Time of the first version of every page with validators: 2026-01-01, at midnight.
+const FIRST_VERSION: u64 = 1_767_225_600;
+
+/// Returns an article with validators, or 304 if the client has its current version.
+fn validated(request: &SiteRequest<'_>, counts_renders: bool, max_age: Option<u32>, version: u32) -> Response<Body> {
+    if request.path == "/robots.txt" {
+        return static_page(request, counts_renders);
+    }
+    let modified = std::time::UNIX_EPOCH + std::time::Duration::from_secs(FIRST_VERSION + 60 * u64::from(version));
+    let modified = httpdate::fmt_http_date(modified);
+    let tag = format!("\"{:016x}\"", xxh3_64(format!("{version} {}{}", request.host, request.path).as_bytes()));
+    let is_current = match header(request.headers, "if-none-match") {
+        Some(known) => known.split(',').any(|known| known.trim().trim_start_matches("W/") == tag),
+        None => header(request.headers, "if-modified-since") == Some(modified.as_str()),
+    };
+    let page = match is_current {
+        true => with_header(response(304, HTML, Body::default()), SERVER, "nginx"),
+        false if version == 0 => static_page(request, counts_renders),
+        false => {
+            let article = Article::at(request.host, &format!("{}#{version}", request.path));
+            let page = whole(200, HTML, with_render_script(html::article(&article), request, counts_renders));
+            mark_content(request.path, with_header(page, SERVER, "nginx"))
+        }
+    };
+    let page = with_header(with_header(page, ETAG, &tag), LAST_MODIFIED, &modified);
+    match max_age {
+        Some(seconds) => with_header(page, CACHE_CONTROL, &format!("max-age={seconds}")),
+        None => page,
+    }
 }
 
 fn react_shell(request: &SiteRequest<'_>) -> Response<Body> {

@@ -133,6 +133,28 @@ pub enum Site {
     /// Articles that lead ever deeper: every page links to new pages below itself. `/robots.txt` forbids the paths
     /// below `/deeper`.
     Trap,
+    /// 402 with `crawler-price` for every request.
+    Toll {
+        /// Value of `crawler-price`, such as `USD 0.01`.
+        price: String,
+    },
+    /// 403 with `crawler-error: CrawlerForbidden` for every request: this crawler is declined by name.
+    Declined,
+    /// Articles with `ETag` and `Last-Modified`, and 304 for a request whose `If-None-Match` or `If-Modified-Since`
+    /// still matches.
+    Validators {
+        /// Seconds of `Cache-Control: max-age`, if it is sent.
+        max_age: Option<u32>,
+        /// Changes the pages and their validators.
+        version: u32,
+    },
+    /// Another site's responses with these headers added.
+    WithHeaders {
+        /// Name and value.
+        headers: Vec<(String, String)>,
+        /// Site that responds.
+        behind: Box<Site>,
+    },
     /// A site whose pages load a script that reports that scripts run, so the ledger counts renders. See
     /// [`Tally`](super::Tally).
     CountRenders(Box<Site>),
@@ -173,6 +195,19 @@ impl Site {
     /// Returns articles, and 503 for each page request whose number is a multiple of `every`.
     pub fn flaky(every: u64) -> Self {
         Self::Flaky { every, failing: Box::new(Self::SERVER_ERROR), otherwise: Box::new(Self::Static) }
+    }
+
+    /// Returns articles that nobody may use for `purpose` (a label of `Content-Usage`): robots.txt and each page say so.
+    pub fn reserved(purpose: &str) -> Self {
+        let terms = format!("{purpose}=n");
+        let robots = format!("User-agent: *\nAllow: /\nContent-Usage: {terms}\n");
+        let pages = Self::with_header("Content-Usage", &terms, Self::Static);
+        Self::Mixed(vec![("/".to_owned(), pages), ("/robots.txt".to_owned(), Self::Html(robots))])
+    }
+
+    /// Returns another site whose responses have one more header.
+    pub fn with_header(name: &str, value: &str, behind: Self) -> Self {
+        Self::WithHeaders { headers: vec![(name.to_owned(), value.to_owned())], behind: Box::new(behind) }
     }
 
     /// Returns articles, `pages` of them per `window`.

@@ -82,6 +82,16 @@ error_kinds! {
     /// The network of the crawler put a page in place of the site: a provider, a filter, a captive portal. The site was
     /// not reached.
     NetworkBlock = "network_block",
+    /// 402: the site asks for a price.
+    PaymentRequired = "payment_required",
+    /// The site declines this crawler by name: a 403 with `crawler-error: CrawlerForbidden`.
+    Declined = "declined",
+    /// The site does not accept the crawler's signature, or asks for a stronger one.
+    IdentityRejected = "identity_rejected",
+    /// The site reserves the page against every purpose of the crawl.
+    Reserved = "reserved",
+    /// The crawl's own policy leaves the page: no fetcher that it permits remains.
+    LeftByPolicy = "left_by_policy",
 }
 
 /// The next step after an attempt that ended with an [`ErrorKind`].
@@ -124,7 +134,18 @@ impl ErrorKind {
                 | Self::InvalidUrl
                 | Self::LocalFault
                 | Self::Disallowed
+                | Self::PaymentRequired
+                | Self::Declined
+                | Self::IdentityRejected
+                | Self::Reserved
+                | Self::LeftByPolicy
         )
+    }
+
+    /// Returns whether the site, or the crawl's own policy, has said no for now: the link is left for one day, and its
+    /// risk does not rise.
+    pub const fn leaves_link(self) -> bool {
+        matches!(self, Self::PaymentRequired | Self::Declined | Self::LeftByPolicy)
     }
 
     /// Returns whether it says nothing about the site because another server was contacted. Another fetcher may do

@@ -239,7 +239,15 @@ pub const STORED_HEADERS: &[&str] = &[
     "x-datadome",
     "x-vercel-mitigated",
     "memento-datetime",
+    CONSENT_HEADER,
+    ALLOWED_FOR_HEADER,
 ];
+
+/// The name under which an attempt stores the terms of its page, among the response headers. No response has a header
+/// whose name begins with a colon.
+pub const CONSENT_HEADER: &str = ":consent";
+/// The name under which an attempt stores the purposes that those terms leave.
+pub const ALLOWED_FOR_HEADER: &str = ":allowed-for";
 
 /// Returns the headers that may be stored.
 #[inline]

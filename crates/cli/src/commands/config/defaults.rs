@@ -7,6 +7,7 @@ use std::time::Duration;
 use fetchwise::ab_test::GuardSettings;
 use fetchwise::backoff::BackoffSettings;
 use fetchwise::config::{Config, DurabilityName, FetcherConfig, ImportanceMode};
+use fetchwise::consent::{OnReserved, Vocabulary};
 use fetchwise::detect::DetectorOptions;
 use fetchwise::evidence::decay::DEFAULT_HALF_LIFE_DAYS;
 use fetchwise::fetch::Limits;
@@ -48,6 +49,10 @@ pub(super) fn fallback(key: &str, settings: &Settings) -> Option<Fallback> {
         Some(("rollout", key)) => rollout(key)?,
         Some(("robots", "use")) => return words("obey for lists, ignore for URLs on the command line"),
         Some(("robots", "agent")) => json!(DEFAULT_AGENT),
+        Some(("consent", "purposes")) => json!([]),
+        Some(("consent", "respect")) => json!(Vocabulary::ALL.iter().map(|known| known.name()).collect::<Vec<_>>()),
+        Some(("consent", "on_reserved")) => json!(OnReserved::Skip.name()),
+        Some(("consent", "licenses")) => json!("record"),
         Some(("network", "allow")) => json!([]),
         Some(("network", "allow_private")) => json!(Config::default().network.allow_private),
         Some(("fleet", "url")) => json!([]),

@@ -109,7 +109,7 @@ impl Crawler {
         let BuiltFetchers { plain, fetchers, missing, children } =
             BuiltFetchers::build(settings, crawl_options, &available, guard)?;
         let agent = settings.config.robots.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-        builder = builder.robots(RobotsTxt::new(plain, agent));
+        builder = builder.robots(RobotsTxt::new(plain, agent)).consent(settings.config.consent.settings(agent));
         for (name, why) in missing {
             builder = builder.missing(&name, why);
         }

@@ -11,6 +11,7 @@ use super::input_position::InputPosition;
 use super::result_order::Stored;
 use super::totals;
 use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::consent::Consent;
 use fetchwise::decision::Source;
 use fetchwise::pipeline::{Link, Report};
 use fetchwise::provenance::Provenance;
@@ -64,6 +65,10 @@ struct StoredReport {
     duration: Duration,
     file: Option<PathBuf>,
     paused_until: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    price: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    consent: Option<Box<Consent>>,
 }
 
 impl Stored for FinishedItem {
@@ -114,6 +119,8 @@ impl StoredReport {
             duration: report.duration,
             file: report.file.clone(),
             paused_until: report.paused_until.map(Timestamp::as_millis),
+            price: report.price.clone(),
+            consent: report.consent.clone(),
         })
     }
 
@@ -140,6 +147,8 @@ impl StoredReport {
             duration: self.duration,
             file: self.file,
             paused_until: self.paused_until.map(Timestamp::from_millis),
+            price: self.price,
+            consent: self.consent,
             response: None,
             crawl_delay_cut: None,
         };
@@ -157,6 +166,7 @@ fn error_type(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fetchwise::consent::{ConsentSettings, Purpose, Term, TermPlace, Vocabulary};
 
     #[test]
     fn an_item_reads_back_as_it_was() {
@@ -173,6 +183,13 @@ mod tests {
             duration: Duration::from_micros(1_500),
             file: Some("pages/a.html".into()),
             paused_until: Some(Timestamp::from_millis(7)),
+            price: Some("USD 0.01".into()),
+            consent: ConsentSettings::default()
+                .judge(vec![
+                    Term::new(Vocabulary::ContentUsage, TermPlace::RobotsTxt, Purpose::TrainAi, false),
+                    Term::license(TermPlace::Header, "https://e.org/l.xml"),
+                ])
+                .map(Box::new),
             ..Report::default()
         };
         for error in [None, Some("timeout"), Some(Report::PAUSED), Some(totals::INTERNAL)] {

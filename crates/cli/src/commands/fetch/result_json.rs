@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::commands::fetch::input_position::InputPosition;
+use fetchwise::consent::{Purpose, Term};
 use fetchwise::decision::Source;
 use fetchwise::heuristic::url::{MAX_URL_BYTES, shorten};
 use fetchwise::pipeline::Report;
@@ -32,6 +33,15 @@ pub(crate) struct ReportJson<'a> {
     duration_ms: u64,
     file: Option<&'a Path>,
     paused_until: Option<String>,
+    /// The terms of the page, and where each was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consent: Option<&'a [Term]>,
+    /// The purposes of the crawl that these terms leave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allowed_for: Option<&'a [Purpose]>,
+    /// The price that a 402 named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price: Option<&'a str>,
     /// The host that delivered instead of the site.
     served_by: Option<&'a str>,
     /// The date of an archive's copy.
@@ -60,6 +70,9 @@ impl<'a> ReportJson<'a> {
             duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
             file: report.file.as_deref(),
             paused_until: report.paused_until.map(rfc3339::format),
+            consent: report.consent.as_ref().map(|consent| &*consent.terms),
+            allowed_for: report.consent.as_ref().map(|consent| &*consent.allowed_for),
+            price: report.price.as_deref(),
             served_by: report.provenance.as_ref().map(|provenance| &*provenance.by),
             archived_at: report.provenance.as_ref().and_then(|provenance| provenance.captured).map(rfc3339::format),
         }

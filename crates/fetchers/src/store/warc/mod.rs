@@ -326,6 +326,9 @@ impl Warc {
             text.push_str(&format!("asked-for: {}\r\n", page.url));
         }
         text.push_str(&format!("fetchTimeMs: {}\r\n", page.response.duration.as_millis()));
+        if let Some(consent) = page.consent {
+            text.push_str(&format!("consent: {}\r\nallowed-for: {}\r\n", consent.terms_text(), consent.allowed_text()));
+        }
         let head = Head {
             url: Some(page.response.final_url.clone()),
             concurrent_to: Some(response),
