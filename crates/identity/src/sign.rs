@@ -1,0 +1,576 @@
+//! Signing of requests.
+//!
+//! Invariants: each signature has a new nonce and the current time. Only https is signed, and plain http to a loopback
+//! address where a test asks for it. Nothing is signed while this machine's clock is wrong by more than
+//! [`MAX_CLOCK_OFFSET`].
+//!
+//! Must not know: how a request is sent.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use url::{Host, Url};
+
+use crate::accept::Wanted;
+use crate::agent::{Agent, authority_of};
+use crate::clock_check::ClockCheck;
+use crate::forms::{Form, FormSetting, form_of_vendor, vendor_of_header};
+use crate::key::SigningKey;
+use crate::key_dir::{KeyDirError, KeySource};
+use crate::key_set::KeySet;
+use crate::lifetime::{UnixSeconds, lifetime};
+use crate::message::{Component, Message, base};
+
+/// Clock offset in seconds above which nothing is signed.
+pub const MAX_CLOCK_OFFSET: i64 = 30;
+/// Clock offset in seconds above which there is a warning.
+const CLOCK_WARNING: i64 = 5;
+/// Interval in seconds at which keys are read again.
+const RELOAD_AFTER: i64 = 3600;
+/// Largest number of hosts whose vendor is kept.
+const MAX_HOSTS: usize = 10_000;
+/// The label of our signatures.
+const LABEL: &str = "sig1";
+
+/// The parts of a request that a signature covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Coverage {
+    /// Authority, method and path.
+    #[default]
+    Request,
+    /// The authority.
+    Authority,
+}
+
+/// A request to sign.
+#[derive(Clone, Copy, Debug)]
+pub struct ToSign<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// The URL.
+    pub url: &'a Url,
+    /// A header that the signature covers too: a `crawler-*` header, its name in lower case.
+    pub header: Option<(&'a str, &'a str)>,
+    /// The signature that the server asked for.
+    pub wanted: Option<&'a Wanted>,
+}
+
+impl<'a> ToSign<'a> {
+    /// Returns a GET of `url`.
+    pub fn get(url: &'a Url) -> Self {
+        Self { method: "GET", url, header: None, wanted: None }
+    }
+}
+
+/// The values of a signature's headers.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SignedHeaders {
+    /// `Signature-Agent`.
+    pub agent: String,
+    /// `Signature-Input`.
+    pub input: String,
+    /// `Signature`.
+    pub signature: String,
+    /// The form of `Signature-Agent`.
+    pub form: Form,
+}
+
+impl SignedHeaders {
+    /// Returns the headers, in the order in which they are sent.
+    pub fn iter(&self) -> [(&'static str, &str); 3] {
+        [("Signature-Agent", &self.agent), ("Signature-Input", &self.input), ("Signature", &self.signature)]
+    }
+}
+
+impl fmt::Debug for SignedHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A signature lets others replay the request for a minute.
+        f.debug_struct("SignedHeaders").field("input", &self.input).finish_non_exhaustive()
+    }
+}
+
+/// The reason why a request is not signed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotSigned {
+    /// The URL is not https.
+    #[error("only https requests are signed")]
+    NotHttps,
+    /// No key is valid now.
+    #[error("no key is valid now")]
+    NoValidKey,
+    /// The clock is wrong.
+    #[error("this machine's clock is {0} s off")]
+    WrongClock(i64),
+    /// A covered header has characters that a signature base cannot have.
+    #[error("a covered header is not printable ASCII")]
+    BadHeader,
+    /// The system has no random numbers.
+    #[error("the system gives no random numbers")]
+    NoRandom,
+}
+
+type Warn = Box<dyn Fn(&str) + Send + Sync>;
+
+struct LoadedKeys {
+    keys: Arc<KeySet>,
+    at: UnixSeconds,
+}
+
+/// Signs the requests of an agent. Share one: it re-reads the keys every hour.
+pub struct Signer {
+    agent: Agent,
+    source: KeySource,
+    loaded: RwLock<LoadedKeys>,
+    form: FormSetting,
+    coverage: Coverage,
+    signs_loopback: bool,
+    random: SystemRandom,
+    /// Vendors of hosts, by authority.
+    vendors: Mutex<HashMap<String, &'static str>>,
+    clock: ClockCheck,
+    warn: Option<Warn>,
+    warned: Mutex<Vec<&'static str>>,
+}
+
+impl fmt::Debug for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signer").field("agent", &self.agent.origin()).finish_non_exhaustive()
+    }
+}
+
+impl Signer {
+    /// Returns a signer with the keys of `source`.
+    ///
+    /// # Errors
+    /// See [`KeySource::load`].
+    pub fn new(agent: Agent, source: KeySource, now: UnixSeconds) -> Result<Self, KeyDirError> {
+        let loaded = RwLock::new(LoadedKeys { keys: Arc::new(source.load()?), at: now });
+        Ok(Self {
+            agent,
+            source,
+            loaded,
+            form: FormSetting::default(),
+            coverage: Coverage::default(),
+            signs_loopback: false,
+            random: SystemRandom::new(),
+            vendors: Mutex::default(),
+            clock: ClockCheck::default(),
+            warn: None,
+            warned: Mutex::default(),
+        })
+    }
+
+    /// Sets the form of `Signature-Agent`.
+    #[must_use]
+    pub fn form(mut self, form: FormSetting) -> Self {
+        self.form = form;
+        self
+    }
+
+    /// Sets the parts of a request that a signature covers.
+    #[must_use]
+    pub fn coverage(mut self, coverage: Coverage) -> Self {
+        self.coverage = coverage;
+        self
+    }
+
+    /// Sets whether plain http to a loopback address is signed, for tests.
+    #[must_use]
+    pub fn sign_loopback(mut self, sign: bool) -> Self {
+        self.signs_loopback = sign;
+        self
+    }
+
+    /// Sets the receiver of warnings. Each comes once.
+    #[must_use]
+    pub fn on_warning(mut self, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.warn = Some(Box::new(warn));
+        self
+    }
+
+    /// Returns the agent.
+    pub fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    /// Returns the keys.
+    pub fn keys(&self) -> Arc<KeySet> {
+        Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner).keys)
+    }
+
+    /// Reads the keys again.
+    ///
+    /// # Errors
+    /// See [`KeySource::load`]; the keys then stay as they are.
+    pub fn reload(&self, now: UnixSeconds) -> Result<(), KeyDirError> {
+        let read = self.source.load();
+        let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        loaded.at = now;
+        loaded.keys = Arc::new(read?);
+        Ok(())
+    }
+
+    /// Signs a request at `now`.
+    ///
+    /// # Errors
+    /// [`NotSigned`] if it goes out without a signature.
+    pub fn sign(&self, request: &ToSign<'_>, now: UnixSeconds) -> Result<SignedHeaders, NotSigned> {
+        if !self.may_sign(request.url) {
+            return Err(NotSigned::NotHttps);
+        }
+        if let Some(offset) = self.clock.median().filter(|offset| offset.abs() > MAX_CLOCK_OFFSET) {
+            self.warn_once("clock", || format!("this machine's clock is {offset} s off: requests are not signed"));
+            return Err(NotSigned::WrongClock(offset));
+        }
+        let (created, expires) = lifetime(now);
+        let keys = self.current_keys(now);
+        let Some(entry) = keys.signing_key(created, expires) else {
+            self.warn_once("key", || "no key of the identity is valid now: requests are not signed".to_owned());
+            return Err(NotSigned::NoValidKey);
+        };
+        let nonce = match request.wanted.and_then(|wanted| wanted.nonce.clone()) {
+            Some(nonce) => nonce,
+            None => {
+                let mut bytes = [0; 64];
+                self.random.fill(&mut bytes).map_err(|_| NotSigned::NoRandom)?;
+                STANDARD.encode(bytes)
+            }
+        };
+        let form = self.form_for(request.url);
+        let times = Times { created, expires };
+        signed(&entry.key, &self.agent, request, self.coverage, form, times, &nonce)
+    }
+
+    /// Returns whether requests to `url` are signed.
+    pub fn may_sign(&self, url: &Url) -> bool {
+        match url.scheme() {
+            "https" => url.has_host(),
+            "http" => self.signs_loopback && is_loopback(url),
+            _ => false,
+        }
+    }
+
+    /// Returns the form of `Signature-Agent` for the host of `url`, as far as its responses have shown.
+    pub fn form_for(&self, url: &Url) -> Form {
+        match self.form {
+            FormSetting::Always(form) => form,
+            FormSetting::Auto => {
+                let vendors = self.vendors.lock().unwrap_or_else(PoisonError::into_inner);
+                form_of_vendor(vendors.get(&authority_of(url)).copied())
+            }
+        }
+    }
+
+    /// Notes a response: headers that show the host's vendor, and the host's clock. Names are in lower case.
+    pub fn observe<'h>(
+        &self,
+        url: &Url,
+        headers: impl Iterator<Item = &'h str>,
+        date: Option<UnixSeconds>,
+        now: UnixSeconds,
+    ) {
+        let mut headers = headers;
+        if let Some(vendor) = headers.find_map(vendor_of_header) {
+            let mut vendors = self.vendors.lock().unwrap_or_else(PoisonError::into_inner);
+            if vendors.len() >= MAX_HOSTS {
+                // Rare, and each host shows its vendor again.
+                vendors.clear();
+            }
+            vendors.insert(authority_of(url), vendor);
+        }
+        if let Some(date) = date {
+            self.clock.note(url.host_str().unwrap_or_default(), now.saturating_sub(date));
+            if let Some(offset) = self.clock.median().filter(|offset| offset.abs() > CLOCK_WARNING) {
+                self.warn_once("offset", || {
+                    format!(
+                        "this machine's clock is {offset} s off by the servers' dates: verifiers may refuse signatures"
+                    )
+                });
+            }
+        }
+    }
+
+    /// Returns the keys, read again if they are old.
+    fn current_keys(&self, now: UnixSeconds) -> Arc<KeySet> {
+        let loaded = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
+        let (keys, at) = (Arc::clone(&loaded.keys), loaded.at);
+        drop(loaded);
+        if now.saturating_sub(at) < RELOAD_AFTER {
+            return keys;
+        }
+        match self.reload(now) {
+            Ok(()) => self.keys(),
+            Err(error) => {
+                self.warn_once("reload", || format!("cannot read the keys of the identity again: {error}"));
+                keys
+            }
+        }
+    }
+
+    fn warn_once(&self, what: &'static str, text: impl FnOnce() -> String) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.contains(&what) {
+            return;
+        }
+        warned.push(what);
+        drop(warned);
+        if let Some(warn) = &self.warn {
+            warn(&text());
+        }
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+/// When a signature is valid.
+#[derive(Clone, Copy)]
+struct Times {
+    created: UnixSeconds,
+    expires: UnixSeconds,
+}
+
+/// Signs a request with a key.
+fn signed(
+    key: &SigningKey,
+    agent: &Agent,
+    request: &ToSign<'_>,
+    coverage: Coverage,
+    form: Form,
+    times: Times,
+    nonce: &str,
+) -> Result<SignedHeaders, NotSigned> {
+    let label = request.wanted.map_or(LABEL, |wanted| &wanted.label);
+    let agent_value = match form {
+        Form::Dictionary => format!("{label}=\"{}\"", agent.directory_url()),
+        Form::String => format!("\"{}\"", agent.origin()),
+    };
+    let authority = authority_of(request.url);
+    let mut headers = vec![("signature-agent", agent_value.as_str())];
+    if let Some((name, value)) = request.header {
+        let is_printable = |text: &str| !text.is_empty() && text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+        if !is_printable(name) || !is_printable(value) || value.trim() != value {
+            return Err(NotSigned::BadHeader);
+        }
+        headers.push((name, value));
+    }
+    let message = Message {
+        method: request.method,
+        scheme: request.url.scheme(),
+        authority: &authority,
+        path: request.url.path(),
+        query: request.url.query(),
+        headers: &headers,
+    };
+    let components = components(request, coverage, form, label);
+    let listed: Vec<String> = components.iter().map(Component::to_string).collect();
+    let params = format!(
+        "({});created={};expires={};keyid=\"{}\";alg=\"ed25519\";nonce=\"{nonce}\";tag=\"web-bot-auth\"",
+        listed.join(" "),
+        times.created,
+        times.expires,
+        key.kid(),
+        nonce = escaped(nonce),
+    );
+    let base = base(&message, &components, &params).map_err(|_| NotSigned::BadHeader)?;
+    Ok(SignedHeaders {
+        input: format!("{label}={params}"),
+        signature: format!("{label}=:{}:", key.sign(&base)),
+        agent: agent_value,
+        form,
+    })
+}
+
+/// Returns the covered components: ours, then those that the server asked for, then the `crawler-*` header.
+fn components(request: &ToSign<'_>, coverage: Coverage, form: Form, label: &str) -> Vec<Component> {
+    let names: &[&str] = match coverage {
+        Coverage::Request => &["@authority", "@method", "@path"],
+        Coverage::Authority => &["@authority"],
+    };
+    let mut components: Vec<Component> = names.iter().map(|name| Component::named(name)).collect();
+    let key = (form == Form::Dictionary).then(|| label.to_owned());
+    components.push(Component { name: "signature-agent".to_owned(), key });
+    for wanted in request.wanted.iter().flat_map(|wanted| &wanted.components) {
+        if components.iter().all(|known| known.name != wanted.name) {
+            components.push(wanted.clone());
+        }
+    }
+    components.extend(request.header.map(|(name, _)| Component::named(name)));
+    components
+}
+
+/// Returns a structured field's string between its quotes.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::key_set::KeyEntry;
+
+    const PARAMS: &str = ";created=1767225600;expires=4102444800;keyid=\"poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U\";\
+        alg=\"ed25519\";nonce=\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0+Pw==\";\
+        tag=\"web-bot-auth\"";
+    const TIMES: Times = Times { created: 1_767_225_600, expires: 4_102_444_800 };
+
+    fn vector(url: &str, header: Option<(&str, &str)>, form: Form) -> SignedHeaders {
+        let nonce = STANDARD.encode(std::array::from_fn::<u8, 64, _>(|n| n as u8));
+        let (key, agent) = (SigningKey::of_vectors(), Agent::parse("https://bot.example").unwrap());
+        let url: Url = url.parse().unwrap();
+        let request = ToSign { header, ..ToSign::get(&url) };
+        signed(&key, &agent, &request, Coverage::Request, form, TIMES, &nonce).unwrap()
+    }
+
+    #[test]
+    fn vector_a_is_reproduced_byte_for_byte() {
+        let signed = vector("https://shop.example/a/b%20c?q=1", None, Form::Dictionary);
+        assert_eq!(signed.agent, "sig1=\"https://bot.example/.well-known/http-message-signatures-directory\"");
+        let covered = "sig1=(\"@authority\" \"@method\" \"@path\" \"signature-agent\";key=\"sig1\")";
+        assert_eq!(signed.input, format!("{covered}{PARAMS}"));
+        let signature =
+            "sig1=:h3n4OUphFTg66OD7Ey3EUBbeBOMuGDVPdGrodRm4Td8w8LYFi4osLZwJQ6de58kPdfUwsuU/Xj64uac3fgugDg==:";
+        assert_eq!(signed.signature, signature);
+    }
+
+    #[test]
+    fn the_base_of_vector_a_is_that_of_the_design() {
+        let url: Url = "https://shop.example/a/b%20c?q=1".parse().unwrap();
+        let agent = "sig1=\"https://bot.example/.well-known/http-message-signatures-directory\"";
+        let message = Message {
+            method: "GET",
+            scheme: "https",
+            authority: "shop.example",
+            path: url.path(),
+            query: url.query(),
+            headers: &[("signature-agent", agent)],
+        };
+        let components = components(&ToSign::get(&url), Coverage::Request, Form::Dictionary, LABEL);
+        let params = format!("(\"@authority\" \"@method\" \"@path\" \"signature-agent\";key=\"sig1\"){PARAMS}");
+        let want = format!(
+            "\"@authority\": shop.example\n\"@method\": GET\n\"@path\": /a/b%20c\n\"signature-agent\";key=\"sig1\": \
+             \"https://bot.example/.well-known/http-message-signatures-directory\"\n\"@signature-params\": {params}"
+        );
+        assert_eq!(base(&message, &components, &params).unwrap(), want);
+    }
+
+    #[test]
+    fn vector_b_covers_a_port_and_a_price() {
+        let price = Some(("crawler-max-price", "USD 0.01"));
+        let signed = vector("https://shop.example:8443/", price, Form::Dictionary);
+        let signature =
+            "sig1=:nmj168eUpKgQR8B/CvALwR+c6Mhe2POzAmyIGTwhR3UYgkqn9HNPnUOAkXFf7Fs0qzgYIKjm3QUzI565HphODg==:";
+        assert_eq!(signed.signature, signature);
+        assert!(signed.input.contains("\"signature-agent\";key=\"sig1\" \"crawler-max-price\");created"));
+    }
+
+    #[test]
+    fn vector_c_has_the_string_form() {
+        let signed = vector("https://shop.example/a/b%20c?q=1", None, Form::String);
+        assert_eq!(signed.agent, "\"https://bot.example\"");
+        let signature =
+            "sig1=:t1QOPOCHY50nnPRdsClnVPjpXNeyF2c+VzP0cGOhnJGb5Q1dfXc0FgERpjI3LPiZQ/zyOlSYfgHvLEKXDjY3Aw==:";
+        assert_eq!(signed.signature, signature);
+    }
+
+    fn signer() -> Signer {
+        let (_, pem) = SigningKey::generate().unwrap();
+        Signer::new(Agent::parse("https://bot.example").unwrap(), KeySource::Text(pem), 1_000_000).unwrap()
+    }
+
+    #[test]
+    fn only_https_is_signed_and_loopback_where_a_test_asks() {
+        let (signer, loopback) = (signer(), signer().sign_loopback(true));
+        for (url, plain, test) in [
+            ("https://shop.example/", true, true),
+            ("http://shop.example/", false, false),
+            ("http://127.0.0.1:8080/", false, true),
+            ("http://[::1]/", false, true),
+            ("http://localhost/", false, true),
+            ("http://127.0.0.1.shop.example/", false, false),
+            ("http://10.0.0.1/", false, false),
+            ("ftp://shop.example/", false, false),
+        ] {
+            let url: Url = url.parse().unwrap();
+            assert_eq!(signer.sign(&ToSign::get(&url), 1_000_000).is_ok(), plain, "{url}");
+            assert_eq!(loopback.sign(&ToSign::get(&url), 1_000_000).is_ok(), test, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_server_gets_the_label_the_components_and_the_nonce_that_it_asked_for() {
+        let wanted = Wanted::read(r#"sig9=("@authority" "@query");nonce="a\"b""#).unwrap();
+        let url: Url = "https://shop.example/a?q=1".parse().unwrap();
+        let signed = signer().sign(&ToSign { wanted: Some(&wanted), ..ToSign::get(&url) }, 1_000_000).unwrap();
+        assert!(signed.agent.starts_with("sig9=\"https://"), "{signed:?}");
+        let covered = "sig9=(\"@authority\" \"@method\" \"@path\" \"signature-agent\";key=\"sig9\" \"@query\")";
+        assert!(signed.input.starts_with(covered) && signed.input.contains(r#";nonce="a\"b";"#), "{signed:?}");
+    }
+
+    #[test]
+    fn the_form_follows_the_vendor_that_a_response_shows() {
+        let signer = signer();
+        let url: Url = "https://shop.example/".parse().unwrap();
+        assert_eq!(signer.form_for(&url), Form::Dictionary);
+        signer.observe(&url, ["date", "cf-ray"].into_iter(), None, 0);
+        assert_eq!(signer.form_for(&url), Form::String);
+        assert_eq!(signer.form_for(&"https://other.example/".parse().unwrap()), Form::Dictionary);
+    }
+
+    #[test]
+    fn a_wrong_clock_signs_nothing() {
+        let signer = signer();
+        let url: Url = "https://shop.example/".parse().unwrap();
+        for n in 0..5 {
+            let host: Url = format!("https://{n}.example/").parse().unwrap();
+            signer.observe(&host, [].into_iter(), Some(1_000_000), 1_000_031);
+        }
+        assert_eq!(signer.sign(&ToSign::get(&url), 1_000_031), Err(NotSigned::WrongClock(31)));
+    }
+
+    #[test]
+    fn a_key_signs_only_within_its_time() {
+        let (key, _) = SigningKey::generate().unwrap();
+        let entry = KeyEntry { key: Arc::new(key), nbf: Some(100), exp: Some(300) };
+        let keys = KeySet::new(vec![entry]);
+        let is_signing = |now| {
+            let (created, expires) = lifetime(now);
+            keys.signing_key(created, expires).is_some()
+        };
+        assert_eq!([104, 105, 240, 241].map(is_signing), [false, true, true, false]);
+    }
+
+    /// Prints what a signature costs: `cargo test --release -p fetchwise-identity -- --ignored --nocapture cost`.
+    #[test]
+    #[ignore = "a measurement"]
+    fn the_cost_of_a_signature() {
+        let (signer, key) = (signer(), SigningKey::of_vectors());
+        let url: Url = "https://shop.example/a/b%20c?q=1".parse().unwrap();
+        // The fastest of many rounds: other processes only add.
+        let fastest = |work: &dyn Fn()| {
+            let round = || {
+                let begun = Instant::now();
+                (0..200).for_each(|_| work());
+                begun.elapsed() / 200
+            };
+            (0..50).map(|_| round()).min().unwrap()
+        };
+        let whole = fastest(&|| drop(signer.sign(&ToSign::get(&url), 1_000_000).unwrap()));
+        let text = "x".repeat(600);
+        let ed25519 = fastest(&|| drop(key.sign(&text)));
+        println!("{whole:?} a request, {ed25519:?} of it Ed25519");
+    }
+}
