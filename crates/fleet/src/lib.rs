@@ -13,6 +13,7 @@ pub mod pauses;
 pub mod peer_store;
 #[cfg(test)]
 mod proptests;
+pub mod queue;
 pub mod sync;
 pub mod transport;
 

@@ -31,6 +31,9 @@ pub struct Heartbeat {
     pub directory: String,
     /// The place where it runs, for people.
     pub place: String,
+    /// The work queue whose links it fetches; empty if there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub queue: String,
 }
 
 impl Heartbeat {

@@ -8,6 +8,7 @@ pub mod codec;
 pub mod evidence_snapshot;
 pub mod global_evidence;
 pub mod heartbeat;
+pub mod lease_proof;
 pub mod node_id;
 pub mod options;
 pub mod outliers;

@@ -17,6 +17,8 @@ pub struct Options {
     pub scope: Scope,
     /// The place where this node runs. It is printed on a node that this one keeps from joining.
     pub place: String,
+    /// The work queue whose links this node fetches; empty if there is none.
+    pub queue: String,
     /// The time for which the stream keeps messages.
     pub max_age: Duration,
     /// Intervals and timeouts.
@@ -36,6 +38,7 @@ impl Default for Options {
             version: env!("CARGO_PKG_VERSION").into(),
             scope: Scope::All,
             place: format!("process {}", std::process::id()),
+            queue: String::new(),
             max_age: Duration::from_secs(7 * 86_400),
             timing: Timing::default(),
             limits: Limits::default(),

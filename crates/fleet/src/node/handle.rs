@@ -5,6 +5,7 @@
 //! Must not know: the content of messages.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fetchwise::heuristic::url::UrlError;
 use fetchwise::journal::Journal;
@@ -14,8 +15,9 @@ use tokio::task::JoinHandle;
 use url::Url;
 
 use crate::error::FleetError;
+use crate::model::lease_proof::LeaseProof;
 use crate::model::node_id::NodeId;
-use crate::model::options::Options;
+use crate::model::options::{Options, Timing};
 use crate::model::rendezvous::owner;
 use crate::peer_store::PeerStore;
 use crate::peer_store::own_state_file::NodeState;
@@ -39,6 +41,8 @@ pub struct Fleet {
     publisher: mpsc::Sender<Command>,
     consumer: mpsc::Sender<Command>,
     stop: watch::Sender<StopMode>,
+    proofs: watch::Receiver<Option<LeaseProof>>,
+    timing: Timing,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -80,6 +84,7 @@ impl Fleet {
             return Err(FleetError::OtherScope { ours: options.scope.name() });
         }
         let own_log = (Arc::clone(&journal), Arc::clone(&selector));
+        let (proofs, timing) = (lease.proofs(), options.timing);
         let consumer = Consumer::new(node_id, peers, own_log, Arc::clone(&transport), options.clone());
         publisher.forgot = consumer.tombstones();
         let (forgets, forgot) = watch::channel(publisher.forgot.clone());
@@ -125,12 +130,22 @@ impl Fleet {
             tables_at: None,
         };
         let tasks = vec![tokio::spawn(writes.run()), tokio::spawn(reads.run())];
-        Ok(Self { node_id, selector, shared, publisher: publish, consumer: consume, stop, tasks })
+        Ok(Self { node_id, selector, shared, publisher: publish, consumer: consume, stop, proofs, timing, tasks })
     }
 
     /// Returns the node's id.
     pub fn node_id(&self) -> NodeId {
         self.node_id
+    }
+
+    /// Returns the proofs that this process holds the lease of the node's id, and the time for which each one counts.
+    pub fn lease(&self) -> (watch::Receiver<Option<LeaseProof>>, Duration) {
+        (self.proofs.clone(), self.timing.lease)
+    }
+
+    /// Makes further heartbeats say that this node no longer fetches the links of its queue.
+    pub fn leave_queue(&self) {
+        self.shared.has_left_queue.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// Returns the status of the node and its peers, as of the last check.

@@ -81,6 +81,7 @@ impl PublishTask {
             tokio::select! {
                 biased;
                 _ = stopped.changed() => {
+                    self.update_queue();
                     if *stopped.borrow() == StopMode::WithHeartbeat && self.is_checked && lock(&self.shared.status).broker {
                         let _ = tokio::time::timeout(LAST_HEARTBEAT_TIMEOUT, self.lease.end(&self.publisher)).await;
                     }
@@ -132,6 +133,7 @@ impl PublishTask {
     }
 
     async fn turn(&mut self, look: bool) -> Result<TurnReport, FleetError> {
+        self.update_queue();
         self.publisher.is_excluded = *self.is_excluded.borrow();
         self.publisher.forgot.clone_from(&self.forgot.borrow());
         self.publisher.global.is_lost |= self.shared.global_is_lost.swap(false, Ordering::Relaxed);
@@ -151,6 +153,13 @@ impl PublishTask {
             return Err(self.lease.held(self.publisher.node_id()));
         }
         self.publisher.turn(look).await
+    }
+
+    /// Makes further heartbeats say that the node has left its queue.
+    fn update_queue(&mut self) {
+        if self.shared.has_left_queue.load(Ordering::Relaxed) {
+            self.publisher.leave_queue();
+        }
     }
 
     async fn leave(&mut self) -> Result<(), FleetError> {

@@ -10,10 +10,12 @@
 
 use std::path::Path;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::FleetError;
 use crate::model::heartbeat::Heartbeat;
+use crate::model::lease_proof::LeaseProof;
 use crate::model::node_id::NodeId;
 use crate::model::options::Options;
 use crate::sync::publisher::Publisher;
@@ -33,13 +35,16 @@ pub(crate) struct Lease {
     /// The last heartbeat of this process.
     last: Heartbeat,
     lost_to: Option<String>,
+    /// The last heartbeat that the broker has confirmed, for leases that depend on it.
+    proof: watch::Sender<Option<LeaseProof>>,
 }
 
 impl Lease {
     pub(crate) fn new(dir: &Path, options: &Options) -> Self {
         let holder = NodeId::random().to_string();
         let (directory, options, last) = (name_of(dir), options.clone(), Heartbeat::default());
-        Self { holder, directory, options, revision: None, sent_at: None, last, lost_to: None }
+        let proof = watch::Sender::new(None);
+        Self { holder, directory, options, revision: None, sent_at: None, last, lost_to: None, proof }
     }
 
     pub(crate) fn holder(&self) -> &str {
@@ -53,6 +58,11 @@ impl Lease {
     /// Returns the time without a heartbeat after which a node counts as gone.
     pub(crate) fn gone_after(&self) -> std::time::Duration {
         self.options.timing.lease * 2
+    }
+
+    /// Returns the proofs that this process holds the lease.
+    pub(crate) fn proofs(&self) -> watch::Receiver<Option<LeaseProof>> {
+        self.proof.subscribe()
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -76,9 +86,10 @@ impl Lease {
             let is_gone = before.is_some() && begun.elapsed() >= self.options.timing.lease;
             if is_ours || is_gone {
                 let heartbeat = publisher.heartbeat(&self.holder, &self.directory);
+                let sent = Instant::now();
                 match publisher.beat(&heartbeat, cell.map(|cell| cell.revision)).await? {
                     Ok(revision) => {
-                        self.record(revision, heartbeat);
+                        self.record(revision, heartbeat, sent);
                         return Ok(());
                     }
                     // Another process was faster; check its heartbeat.
@@ -119,15 +130,17 @@ impl Lease {
         let mut seen = self.revision;
         // Twice: the cell may hold this process's own heartbeat whose response was lost, or nothing any more.
         for _ in 0..2 {
+            let sent = Instant::now();
             match publisher.beat(&heartbeat, seen).await? {
                 Ok(revision) => {
-                    self.record(revision, heartbeat);
+                    self.record(revision, heartbeat, sent);
                     return Ok(());
                 }
                 Err(None) => seen = None,
                 Err(Some(cell)) => match Heartbeat::decode(&cell.value) {
                     Some(other) if other.holder != self.holder => {
                         self.lost_to = Some(other.place);
+                        self.proof.send_replace(None);
                         return Ok(());
                     }
                     _ => seen = Some(cell.revision),
@@ -137,12 +150,15 @@ impl Lease {
         Ok(())
     }
 
-    fn record(&mut self, revision: u64, heartbeat: Heartbeat) {
+    fn record(&mut self, revision: u64, heartbeat: Heartbeat, sent: Instant) {
+        // Others count from the time at which the broker stored it, which is later.
+        self.proof.send_replace(Some(LeaseProof { holder: self.holder.clone(), sent }));
         (self.revision, self.sent_at, self.last) = (Some(revision), Some(Instant::now()), heartbeat);
     }
 
     /// Releases the lease.
     pub(crate) async fn leave(&mut self, publisher: &Publisher, transport: &dyn Transport) -> Result<(), FleetError> {
+        self.proof.send_replace(None);
         if let Some(revision) = self.revision.take() {
             transport.cells().delete(Table::Nodes, &publisher.node_id().to_string(), Some(revision)).await?;
         }

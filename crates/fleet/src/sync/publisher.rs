@@ -493,6 +493,11 @@ impl Publisher {
         }
     }
 
+    /// Makes further heartbeats name no queue.
+    pub(crate) fn leave_queue(&mut self) {
+        self.options.queue.clear();
+    }
+
     /// Returns this node's heartbeat.
     pub(crate) fn heartbeat(&self, holder: &str, directory: &str) -> crate::model::heartbeat::Heartbeat {
         let fork = self.state.log_epoch();
@@ -509,6 +514,7 @@ impl Publisher {
             holder: holder.to_owned(),
             directory: directory.to_owned(),
             place: self.options.place.clone(),
+            queue: self.options.queue.clone(),
         }
     }
 }

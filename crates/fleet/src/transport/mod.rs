@@ -84,11 +84,13 @@ pub enum Table {
     Nodes,
     /// Excluded nodes. Kept forever.
     Excluded,
+    /// Leases of sites whose links come from a work queue, with the sites' paces. Kept for a week.
+    Sites,
 }
 
 impl Table {
     /// All tables.
-    pub const ALL: [Self; 4] = [Self::Hosts, Self::Forget, Self::Nodes, Self::Excluded];
+    pub const ALL: [Self; 5] = [Self::Hosts, Self::Forget, Self::Nodes, Self::Excluded, Self::Sites];
 
     /// Returns the table's name at the broker.
     pub const fn name(self) -> &'static str {
@@ -97,6 +99,7 @@ impl Table {
             Self::Forget => "forget",
             Self::Nodes => "nodes",
             Self::Excluded => "excluded",
+            Self::Sites => "sites",
         }
     }
 }
@@ -195,6 +198,101 @@ pub trait Blobs: Send + Sync {
 
     /// Deletes a blob; no error if there is none.
     fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), TransportError>>;
+}
+
+/// The maximum size of a link in a work queue, in bytes.
+pub const MAX_QUEUED_LINK: usize = 64 << 10;
+
+/// A link that a work queue delivers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuedMessage {
+    /// Its position in the queue.
+    pub seq: u64,
+    /// The content.
+    pub body: Bytes,
+    /// The broker's name of this delivery, for the acknowledgement.
+    pub receipt: String,
+}
+
+/// The links that a work queue holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueContent {
+    /// The number of links that are not acknowledged, of all sites.
+    pub links: u64,
+    /// The number of their sites.
+    pub sites: u64,
+}
+
+/// Work queues of links by site. A link stays in its queue until it is acknowledged. A site's links are delivered to
+/// the last caller of [`open`](Self::open) only if all callers agree on who that is: the queue does not check it.
+pub trait WorkQueues: Send + Sync {
+    /// Creates the queue if it is missing and this node may do so.
+    fn ensure<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<(), TransportError>>;
+
+    /// Appends a link of `site`. Returns false if the queue has seen this `id` in the last hour.
+    fn enqueue<'a>(
+        &'a self,
+        queue: &'a str,
+        site: &'a str,
+        id: &'a str,
+        body: Bytes,
+    ) -> BoxFuture<'a, Result<bool, TransportError>>;
+
+    /// Returns how much the queue holds.
+    fn content<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<QueueContent, TransportError>>;
+
+    /// Returns the sites with links that are not acknowledged, those of one shard or all.
+    fn sites<'a>(&'a self, queue: &'a str, shard: Option<u8>) -> BoxFuture<'a, Result<Vec<String>, TransportError>>;
+
+    /// Returns the last position of a link that was delivered since the site was opened; 0 if it is not open.
+    fn delivered<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<u64, TransportError>>;
+
+    /// Starts the delivery of a site over: every link that is not acknowledged is delivered again.
+    fn open<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<(), TransportError>>;
+
+    /// Delivers at most `max` further links of an open site; none if there are none now. A site that is not open is
+    /// [`TransportError::NoQueue`].
+    fn pull<'a>(
+        &'a self,
+        queue: &'a str,
+        site: &'a str,
+        max: usize,
+    ) -> BoxFuture<'a, Result<Vec<QueuedMessage>, TransportError>>;
+
+    /// Removes a link from its queue. No error if it was removed before.
+    fn acknowledge<'a>(
+        &'a self,
+        queue: &'a str,
+        message: &'a QueuedMessage,
+    ) -> BoxFuture<'a, Result<(), TransportError>>;
+
+    /// Ends the delivery of a site. Links that are not acknowledged stay in the queue.
+    fn close<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<(), TransportError>>;
+}
+
+/// The number of shards of a work queue's sites.
+pub const QUEUE_SHARDS: u8 = 64;
+
+/// Returns the shard of a site.
+pub fn shard_of(site: &str) -> u8 {
+    (xxhash_rust::xxh3::xxh3_64(site.as_bytes()) % u64::from(QUEUE_SHARDS)) as u8
+}
+
+/// Checks the name of a work queue: letters, digits and `-`.
+///
+/// # Errors
+/// [`TransportError::Invalid`] for any other name.
+pub fn check_queue_name(queue: &str) -> Result<(), TransportError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    match !queue.is_empty() && queue.len() <= 64 && queue.bytes().all(plain) {
+        true => Ok(()),
+        false => {
+            let shown: String = queue.chars().take(64).collect();
+            Err(TransportError::Invalid(format!(
+                "{shown:?} is not a valid queue name: use at most 64 letters, digits and -"
+            )))
+        }
+    }
 }
 
 /// A request to a node to publish positions of its log again.
@@ -345,6 +443,11 @@ pub trait Transport: Send + Sync {
     /// Returns the blobs.
     fn blobs(&self) -> &dyn Blobs;
 
+    /// Returns the work queues; none if this broker has none.
+    fn work_queues(&self) -> Option<&dyn WorkQueues> {
+        None
+    }
+
     /// Sends a retransmit request to a node. It may get lost.
     fn signal(&self, to: NodeId, want: RetransmitRequest) -> BoxFuture<'_, Result<(), TransportError>>;
 
@@ -365,6 +468,9 @@ pub enum TransportError {
     /// The streams do not exist.
     #[error("the fleet's streams are missing ({0}): `fetchwise fleet init` creates them")]
     Missing(String),
+    /// The work queue does not exist.
+    #[error("queue {0} is missing: `fetchwise fleet enqueue --queue {0} FILE` creates it")]
+    NoQueue(String),
     /// The broker denies permission.
     #[error("the broker refused: {0}")]
     Refused(String),

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 
 use crate::model::node_id::NodeId;
 use crate::transport::in_process::global_evidence::GlobalSnapshots;
+use crate::transport::in_process::work_queue::WorkQueue;
 use crate::transport::{Cell, Change, RetransmitRequest, StreamBounds, Table};
 
 /// The faults of the broker. Probabilities are from 0 to 1.
@@ -77,6 +78,7 @@ pub(super) struct State {
     pub(super) published: u64,
     pub(super) bytes: u64,
     pub(super) global_snapshots: GlobalSnapshots,
+    pub(super) queues: BTreeMap<String, WorkQueue>,
 }
 
 /// The broker. Nodes use it through [`InProcessBroker::node`].
@@ -240,7 +242,7 @@ impl State {
 
     /// Drops what has aged out.
     pub(super) fn age(&mut self, now: Timestamp) {
-        for (table, kept) in [(Table::Nodes, 600), (Table::Hosts, 48 * 3600)] {
+        for (table, kept) in [(Table::Nodes, 600), (Table::Hosts, 48 * 3600), (Table::Sites, 7 * 86_400)] {
             let is_old = |at: &Timestamp| now.since(*at) > Duration::from_secs(kept);
             let cells = self.cells.entry(table).or_default();
             let old: Vec<String> = cells.iter().filter(|(_, (_, at))| is_old(at)).map(|(key, _)| key.clone()).collect();

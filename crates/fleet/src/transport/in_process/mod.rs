@@ -3,6 +3,8 @@
 mod broker;
 mod global_evidence;
 mod node;
+mod work_queue;
+mod work_queue_calls;
 
 pub use broker::{Faults, InProcessBroker};
 pub use node::InProcessNode;

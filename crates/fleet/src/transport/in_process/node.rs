@@ -17,7 +17,7 @@ use futures_util::{FutureExt, StreamExt};
 use crate::model::node_id::NodeId;
 use crate::transport::{
     BlobInfo, Blobs, Cell, Cells, Change, Delivery, GlobalDelivery, Position, RetransmitRequest, StreamBounds,
-    SwapOutcome, Table, Transport, TransportError,
+    SwapOutcome, Table, Transport, TransportError, WorkQueues,
 };
 
 use super::broker::{InProcessBroker, Signal, State, Stored};
@@ -54,7 +54,7 @@ pub struct InProcessNode {
 
 impl InProcessNode {
     /// Returns the broker's state, if the node is connected.
-    fn reach(&self) -> Result<MutexGuard<'_, State>, TransportError> {
+    pub(super) fn reach(&self) -> Result<MutexGuard<'_, State>, TransportError> {
         let mut state = self.broker.state();
         if state.cut.contains(&self.node_id) {
             return Err(TransportError::Away("the node is disconnected".into()));
@@ -64,7 +64,7 @@ impl InProcessNode {
     }
 
     /// Returns the value, or an error if the response is lost.
-    fn respond<T>(&self, mut state: MutexGuard<'_, State>, value: T) -> Result<T, TransportError> {
+    pub(super) fn respond<T>(&self, mut state: MutexGuard<'_, State>, value: T) -> Result<T, TransportError> {
         let chance = state.faults().lose_response;
         let is_lost = state.happens(chance);
         drop(state);
@@ -250,6 +250,10 @@ impl Transport for InProcessNode {
 
     fn blobs(&self) -> &dyn Blobs {
         self
+    }
+
+    fn work_queues(&self) -> Option<&dyn WorkQueues> {
+        Some(self)
     }
 
     fn signal(&self, to: NodeId, want: RetransmitRequest) -> BoxFuture<'_, Result<(), TransportError>> {

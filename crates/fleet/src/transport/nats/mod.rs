@@ -1,7 +1,7 @@
 //! The transport over NATS JetStream.
 //!
 //! A pool `P` has the stream `FW_P` with a subject per node, the stream `FW_P_general` likewise, a key-value bucket per
-//! table, and the stream `FW_P_shares` of evidence snapshots.
+//! table, and the stream `FW_P_shares` of evidence snapshots. A work queue `Q` is the stream `FWQ_P_Q`.
 //!
 //! Owns: the mapping of [`crate::transport`] to NATS.
 //!
@@ -23,7 +23,7 @@ use futures_util::stream::{self, BoxStream};
 use crate::model::node_id::NodeId;
 use crate::transport::{
     Blobs, Cells, Delivery, GlobalDelivery, MAX_PUBLISHED, Position, RetransmitRequest, StreamBounds, Transport,
-    TransportError, too_much_published,
+    TransportError, WorkQueues, too_much_published,
 };
 
 mod connection;
@@ -38,6 +38,7 @@ mod snapshot_store;
 mod stream_bounds;
 mod stream_info;
 mod stream_reader;
+mod work_queue;
 
 pub use permissions::permissions;
 pub use provision::{StreamReport, StreamState};
@@ -241,6 +242,10 @@ impl Transport for Nats {
 
     fn blobs(&self) -> &dyn Blobs {
         self
+    }
+
+    fn work_queues(&self) -> Option<&dyn WorkQueues> {
+        Some(self)
     }
 
     fn signal(&self, to: NodeId, want: RetransmitRequest) -> BoxFuture<'_, Result<(), TransportError>> {

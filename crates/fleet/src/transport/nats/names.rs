@@ -5,7 +5,7 @@
 //! Must not know: what is stored under a name.
 
 use crate::model::node_id::NodeId;
-use crate::transport::{Table, TransportError};
+use crate::transport::{Table, TransportError, shard_of};
 
 /// The maximum length of a pool's name.
 const MAX_POOL: usize = 64;
@@ -125,6 +125,38 @@ impl Names {
     /// Returns the subject of all cells that a node writes about hosts.
     pub(super) fn host_cells(&self, node_id: NodeId) -> String {
         format!("$KV.{}.{node_id}.>", self.bucket(Table::Hosts))
+    }
+
+    /// Returns the stream of a work queue. A queue's name has no `_`, so no two queues of any pools have one stream.
+    pub(super) fn queue_stream(&self, queue: &str) -> String {
+        format!("FWQ_{}_{queue}", self.pool)
+    }
+
+    /// Returns the subjects of a work queue.
+    pub(super) fn queue_subjects(&self, queue: &str) -> String {
+        format!("fw.{}.q.{queue}.>", self.pool)
+    }
+
+    /// Returns the subjects of the sites in a shard of a work queue.
+    pub(super) fn queue_shard(&self, queue: &str, shard: u8) -> String {
+        format!("fw.{}.q.{queue}.{shard:02}.*", self.pool)
+    }
+
+    /// Returns the subject of a site's links.
+    pub(super) fn queue_site(&self, queue: &str, site: &str) -> String {
+        format!("fw.{}.q.{queue}.{:02}.{}", self.pool, shard_of(site), escaped_token(site))
+    }
+
+    /// Returns the site whose links have a subject.
+    pub(super) fn site_of_subject(&self, queue: &str, subject: &str) -> Option<String> {
+        let (_, token) = subject.rsplit_once('.')?;
+        // Only the written form is valid, so that a site has one subject.
+        unescaped(token).filter(|site| self.queue_site(queue, site) == subject)
+    }
+
+    /// Returns the consumer of a site's links.
+    pub(super) fn queue_consumer(site: &str) -> String {
+        format!("site-{:032x}", xxhash_rust::xxh3::xxh3_128(site.as_bytes()))
     }
 
     /// Returns the stream of evidence snapshots.
@@ -284,6 +316,19 @@ mod tests {
         }
         assert_eq!(names.blob_of_head("fw.p.s.a.b.head"), None);
         assert_eq!(names.chunk_index("fw.p.s.a.0.07"), None);
+    }
+
+    #[test]
+    fn a_site_has_one_subject() {
+        let names = Names::new("p").unwrap();
+        for site in ["e.org", "127.0.0.1", "[::1]", "münchen.de", "localhost", "*.>"] {
+            let subject = names.queue_site("q", site);
+            assert_eq!(subject.matches('.').count(), 5, "{subject}");
+            assert_eq!(names.site_of_subject("q", &subject).as_deref(), Some(site));
+            assert!(subject.starts_with(names.queue_shard("q", shard_of(site)).trim_end_matches('*')));
+            assert_eq!(names.site_of_subject("r", &subject), None);
+        }
+        assert_eq!(names.site_of_subject("q", "fw.p.q.q.64.e=2Eorg"), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::error::{ApiError, api_error};
 use crate::transport::nats::connection::Connection;
 use crate::transport::nats::stream_info::StreamInfo;
-use crate::transport::{Table, TransportError};
+use crate::transport::{MAX_QUEUED_LINK, Table, TransportError};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -23,6 +23,10 @@ const MAX_MESSAGE: i32 = 1 << 20;
 const MAX_CELL: i32 = 64 << 10;
 /// The time for which the global snapshot of a node that has gone is kept: the same as for attempts.
 const GLOBAL_MAX_AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+/// The time for which a work queue remembers the ids of its links.
+const QUEUE_DUPLICATE_WINDOW: Duration = HOUR;
+/// The size of a message's headers at most, in bytes.
+const MESSAGE_OVERHEAD: i32 = 1 << 10;
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 /// The number of replicas in a cluster.
 const REPLICAS: usize = 3;
@@ -57,6 +61,7 @@ pub(super) fn max_age(table: Table) -> Option<Duration> {
         Table::Forget => Some(400 * 24 * HOUR),
         Table::Nodes => Some(600 * SECOND),
         Table::Excluded => None,
+        Table::Sites => Some(7 * 24 * HOUR),
     }
 }
 
@@ -118,6 +123,23 @@ fn wanted(connection: &Connection, replicas: usize) -> Vec<Config> {
     all
 }
 
+/// Returns the configuration of a work queue.
+pub(super) fn work_queue(connection: &Connection, queue: &str) -> Config {
+    Config {
+        name: connection.names.queue_stream(queue),
+        description: Some("Links that the nodes of a fetchwise pool fetch".to_owned()),
+        subjects: vec![connection.names.queue_subjects(queue)],
+        retention: RetentionPolicy::WorkQueue,
+        storage: StorageType::File,
+        num_replicas: connection.settings.replicas.unwrap_or(REPLICAS),
+        discard: DiscardPolicy::New,
+        max_message_size: i32::try_from(MAX_QUEUED_LINK).unwrap_or(i32::MAX) + MESSAGE_OVERHEAD,
+        duplicate_window: QUEUE_DUPLICATE_WINDOW,
+        deny_delete: true,
+        ..Config::default()
+    }
+}
+
 /// Creates missing streams and reports the differences of the others; `change` updates those.
 pub(super) async fn init(connection: &Connection, change: bool) -> Result<Vec<StreamReport>, TransportError> {
     let mut all = Vec::new();
@@ -163,7 +185,7 @@ async fn info(connection: &Connection, name: &str) -> Result<Option<StreamInfo>,
     }
 }
 
-async fn create(connection: &Connection, mut config: Config) -> Result<(), TransportError> {
+pub(super) async fn create(connection: &Connection, mut config: Config) -> Result<(), TransportError> {
     let name = config.name.clone();
     let subject = format!("STREAM.CREATE.{name}");
     let mut answer = connection.api_request::<StreamInfo>(&subject, &config, &name).await;

@@ -1,0 +1,48 @@
+//! A site that this node holds: its links that are given out, and what is known of its queue.
+//!
+//! Must not know: the broker, and how links are fetched.
+
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::site_lease::HandedPace;
+
+/// The time after which an empty site is asked for links again while some of its links are given out.
+const EMPTY_CHECK: Duration = Duration::from_secs(1);
+
+/// A site that this node holds.
+#[derive(Debug)]
+pub(super) struct HeldSite {
+    /// The revision of its cell.
+    pub(super) revision: u64,
+    /// The position up to which results may have been written before.
+    pub(super) uncertain: u64,
+    /// The links that are given out and not acknowledged.
+    pub(super) given: HashSet<u64>,
+    /// The hosts of its links.
+    pub(super) hosts: BTreeSet<Box<str>>,
+    /// Whether the crawl was told to give its links back.
+    pub(super) is_withdrawn: bool,
+    /// The time before which its hosts are not asked: the gap to the last request of another node.
+    pub(super) not_before: Instant,
+    /// The time of the last pull without links.
+    pub(super) empty_at: Option<Instant>,
+    /// The paces in the cell, and when they were written.
+    pub(super) paces: Vec<HandedPace>,
+    pub(super) written: Instant,
+}
+
+impl HeldSite {
+    /// Returns whether to ask for further links, where `max` may be given out.
+    pub(super) fn wants_links(&self, max: usize, now: Instant) -> bool {
+        let is_checked = self.empty_at.is_some_and(|at| now < at + EMPTY_CHECK);
+        !self.is_withdrawn && !is_checked && now >= self.not_before && self.given.len() <= max / 2
+    }
+
+    /// Returns whether nothing keeps this node from giving the site back.
+    pub(super) fn is_done(&self) -> bool {
+        self.given.is_empty() && (self.is_withdrawn || self.empty_at.is_some())
+    }
+}

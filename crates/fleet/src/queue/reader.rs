@@ -1,0 +1,598 @@
+//! The task that takes sites of a work queue, delivers their links, and gives both back.
+//!
+//! Owns: which sites this node works on.
+//!
+//! Invariants: nothing is delivered and no site is taken when the last confirmed heartbeat is older than two thirds of
+//! its lease. The crawl is told to stop then, and to abandon open requests a little later, before another node may take
+//! the sites. At most `max_links` links are given out.
+//!
+//! Must not know: what a link is.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fetchwise::selector::Selector;
+use futures_util::future::BoxFuture;
+use futures_util::stream;
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, timeout, timeout_at};
+
+use super::held_site::HeldSite;
+use super::pace_handover;
+use super::site_lease::{LiveNodes, SiteLease};
+use crate::model::heartbeat::Heartbeat;
+use crate::model::lease_proof::LeaseProof;
+use crate::model::node_id::NodeId;
+use crate::model::rendezvous::owner;
+use crate::transport::{QUEUE_SHARDS, QueuedMessage, SwapOutcome, Table, Transport, TransportError, WorkQueues};
+
+/// The interval between two steps.
+const STEP: Duration = Duration::from_millis(100);
+/// The interval at which sites are looked for.
+const LOOK: Duration = Duration::from_secs(1);
+/// The interval at which nodes are listed.
+const LIST: Duration = Duration::from_secs(3);
+/// The interval at which the paces of a site are written to its cell.
+const PACE_INTERVAL: Duration = Duration::from_secs(20);
+/// The interval at which a cell is written even if nothing has changed, because cells age out.
+const CELL_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
+/// The maximum number of concurrent requests.
+const MAX_REQUESTS: usize = 32;
+/// The number of sites up to which all of them are listed at once.
+const MAX_LISTED: u64 = 5_000;
+/// The number of sites that are taken in one step.
+const MAX_TAKEN: usize = 64;
+/// The time for the last acknowledgements, and for giving the sites back.
+const STOP_TIME: Duration = Duration::from_secs(5);
+/// The number of tries to acknowledge a link of a site that this node no longer holds.
+const LATE_TRIES: u32 = 20;
+
+/// The options of a reader.
+#[derive(Clone, Debug)]
+pub struct QueueOptions {
+    /// The queue.
+    pub queue: String,
+    /// The maximum number of links that are given out.
+    pub max_links: usize,
+    /// The maximum number of sites that are held.
+    pub max_sites: usize,
+    /// The maximum number of links of one site that are given out.
+    pub max_site_links: usize,
+}
+
+/// A link of the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueLink {
+    /// Its position in the queue.
+    pub seq: u64,
+    /// The content, as it was enqueued.
+    pub body: Bytes,
+    /// Whether a result may have been written before, by a node that did not acknowledge it.
+    pub is_redelivered: bool,
+    receipt: String,
+}
+
+/// What a reader tells the crawl.
+#[derive(Debug)]
+pub enum QueueEvent {
+    /// Links to fetch.
+    Links(Arc<str>, Vec<QueueLink>),
+    /// No further link of this site may be started: those that wait are to be [dropped](QueueReader::dropped).
+    Withdrawn(Arc<str>),
+    /// Nothing of this site may go on, not even open requests: another node may take the site.
+    Revoked(Arc<str>),
+    /// The queue has no links, neither here nor at other nodes.
+    Drained,
+    /// The queue cannot be read, and trying again does not help.
+    Failed(TransportError),
+}
+
+enum Command {
+    Written(Arc<str>, u64, String),
+    Dropped(Arc<str>, u64),
+    Host(Arc<str>, Box<str>),
+    Stop(oneshot::Sender<()>),
+}
+
+/// A node's reader of a work queue. Dropping it stops it without giving its sites back.
+#[derive(Debug)]
+pub struct QueueReader {
+    events: mpsc::UnboundedReceiver<QueueEvent>,
+    commands: mpsc::UnboundedSender<Command>,
+    task: JoinHandle<()>,
+}
+
+impl QueueReader {
+    /// Starts to read a queue as the node `node_id`, whose [lease](crate::Fleet::lease) is given. Needs a tokio runtime.
+    pub fn start(
+        transport: Arc<dyn Transport>,
+        selector: Arc<Selector>,
+        node_id: NodeId,
+        lease: (watch::Receiver<Option<LeaseProof>>, Duration),
+        options: QueueOptions,
+    ) -> Self {
+        let (to, events) = mpsc::unbounded_channel();
+        let (commands, from) = mpsc::unbounded_channel();
+        let (proofs, lease) = lease;
+        let reader = Reader {
+            transport,
+            selector,
+            node_id,
+            proofs,
+            lease,
+            options,
+            events: to,
+            held: HashMap::new(),
+            unacknowledged: Vec::new(),
+            nodes: LiveNodes::default(),
+            looked: None,
+            listed: None,
+            shard: node_id.as_bytes()[0] % QUEUE_SHARDS,
+        };
+        Self { events, commands, task: tokio::spawn(reader.run(from)) }
+    }
+
+    /// Returns the next event; none after the end of the task. Cancel safe.
+    pub async fn next(&mut self) -> Option<QueueEvent> {
+        self.events.recv().await
+    }
+
+    /// Returns the next event if there is one now.
+    pub fn try_next(&mut self) -> Option<QueueEvent> {
+        self.events.try_recv().ok()
+    }
+
+    /// Acknowledges a link: its result is written.
+    pub fn written(&self, site: &Arc<str>, link: &QueueLink) {
+        drop(self.commands.send(Command::Written(Arc::clone(site), link.seq, link.receipt.clone())));
+    }
+
+    /// Gives a link back without a result.
+    pub fn dropped(&self, site: &Arc<str>, seq: u64) {
+        drop(self.commands.send(Command::Dropped(Arc::clone(site), seq)));
+    }
+
+    /// Names a host of a site, whose pace is handed over with the site.
+    pub fn host(&self, site: &Arc<str>, host: &str) {
+        drop(self.commands.send(Command::Host(Arc::clone(site), host.into())));
+    }
+
+    /// Acknowledges what was written, gives all sites back, and ends.
+    pub async fn stop(mut self) {
+        let (done, is_done) = oneshot::channel();
+        if self.commands.send(Command::Stop(done)).is_ok() {
+            let _ = is_done.await;
+        }
+        self.task.abort();
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for QueueReader {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A link whose result is written, until the broker has removed it.
+#[derive(Clone, Debug)]
+struct Unacknowledged {
+    site: Arc<str>,
+    message: QueuedMessage,
+    tries: u32,
+}
+
+struct Reader {
+    transport: Arc<dyn Transport>,
+    selector: Arc<Selector>,
+    node_id: NodeId,
+    proofs: watch::Receiver<Option<LeaseProof>>,
+    lease: Duration,
+    options: QueueOptions,
+    events: mpsc::UnboundedSender<QueueEvent>,
+    held: HashMap<Arc<str>, HeldSite>,
+    unacknowledged: Vec<Unacknowledged>,
+    nodes: LiveNodes,
+    /// The time of the last look at sites.
+    looked: Option<Instant>,
+    /// The time at which the nodes were listed.
+    listed: Option<Instant>,
+    /// The next shard to look for sites.
+    shard: u8,
+}
+
+impl Reader {
+    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
+        let mut steps = tokio::time::interval(STEP);
+        steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                command = commands.recv() => match command {
+                    Some(Command::Stop(done)) => {
+                        self.stop().await;
+                        let _ = done.send(());
+                        return;
+                    }
+                    Some(command) => self.take_command(command),
+                    None => return,
+                },
+                _ = steps.tick() => {
+                    let Some((work_until, holder)) = self.check_lease() else { continue };
+                    // A step that takes longer is cut off: the crawl has to be told in time.
+                    match timeout_at(work_until, self.step(&holder)).await {
+                        Ok(Err(error @ (TransportError::Missing(_)
+                            | TransportError::NoQueue(_)
+                            | TransportError::Refused(_)
+                            | TransportError::Invalid(_)))) => {
+                            drop(self.events.send(QueueEvent::Failed(error)));
+                            return;
+                        }
+                        // A broker that is away comes back.
+                        Ok(Err(_) | Ok(())) | Err(_) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_command(&mut self, command: Command) {
+        match command {
+            Command::Written(site, seq, receipt) => {
+                let message = QueuedMessage { seq, body: Bytes::new(), receipt };
+                self.unacknowledged.push(Unacknowledged { site, message, tries: 0 });
+            }
+            Command::Dropped(site, seq) => {
+                if let Some(held) = self.held.get_mut(&site) {
+                    held.given.remove(&seq);
+                }
+            }
+            Command::Host(site, host) => {
+                if let Some(held) = self.held.get_mut(&site) {
+                    held.hosts.insert(host);
+                }
+            }
+            Command::Stop(_) => {}
+        }
+    }
+
+    /// Returns until when this node may work on its sites, and the name of its process. Otherwise tells the crawl to
+    /// stop.
+    fn check_lease(&mut self) -> Option<(Instant, String)> {
+        let (proof, now) = (self.proofs.borrow().clone(), Instant::now());
+        let since = |proof: &LeaseProof| now.saturating_duration_since(proof.sent);
+        match proof {
+            Some(proof) if since(&proof) < self.lease * 2 / 3 => {
+                return Some((proof.sent + self.lease * 2 / 3, proof.holder));
+            }
+            Some(proof) if since(&proof) < self.lease * 5 / 6 => {
+                let all: Vec<_> = self.held.keys().cloned().collect();
+                all.iter().for_each(|site| self.withdraw(site));
+            }
+            _ => {
+                for (site, _) in self.held.drain() {
+                    drop(self.events.send(QueueEvent::Revoked(site)));
+                }
+                (self.looked, self.listed) = (None, None);
+            }
+        }
+        None
+    }
+
+    fn withdraw(&mut self, site: &Arc<str>) {
+        if let Some(held) = self.held.get_mut(site)
+            && !std::mem::replace(&mut held.is_withdrawn, true)
+        {
+            drop(self.events.send(QueueEvent::Withdrawn(Arc::clone(site))));
+        }
+    }
+
+    async fn step(&mut self, holder: &str) -> Result<(), TransportError> {
+        let transport = Arc::clone(&self.transport);
+        let queues = transport.work_queues().ok_or_else(no_queues)?;
+        self.acknowledge(queues).await;
+        self.give_back(queues).await;
+        self.pull(queues).await?;
+        if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
+            self.look(queues, holder).await?;
+            self.write_paces(holder).await;
+            self.looked = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Acknowledges the links whose results are written.
+    async fn acknowledge(&mut self, queues: &dyn WorkQueues) {
+        let queue = self.options.queue.clone();
+        let queue = queue.as_str();
+        let ask = |link: Unacknowledged| {
+            async move {
+                let is_done = queues.acknowledge(queue, &link.message).await.is_ok();
+                (link, is_done)
+            }
+            .boxed()
+        };
+        let asked = self.unacknowledged.iter().cloned().map(ask).collect();
+        for (link, is_done) in all(asked).await {
+            let place = self.unacknowledged.iter().position(|other| other.message == link.message);
+            let held = self.held.get_mut(&link.site).filter(|held| held.given.contains(&link.message.seq));
+            let Some(place) = place else { continue };
+            match held {
+                Some(held) if is_done => {
+                    held.given.remove(&link.message.seq);
+                    self.unacknowledged.swap_remove(place);
+                }
+                None if is_done || link.tries >= LATE_TRIES => drop(self.unacknowledged.swap_remove(place)),
+                _ => self.unacknowledged[place].tries += 1,
+            }
+        }
+    }
+
+    /// Gives back the sites without links.
+    async fn give_back(&mut self, queues: &dyn WorkQueues) {
+        let done: Vec<_> =
+            self.held.iter().filter(|(_, held)| held.is_done()).map(|(site, _)| Arc::clone(site)).collect();
+        let mut giving = Vec::new();
+        for site in done.iter().take(MAX_TAKEN) {
+            giving.push(self.give_site_back(queues, site).boxed());
+        }
+        let given: Vec<_> = all(giving).await;
+        for site in given.into_iter().flatten() {
+            self.held.remove(&site);
+        }
+    }
+
+    /// Gives a site back and returns it.
+    async fn give_site_back(&self, queues: &dyn WorkQueues, site: &Arc<str>) -> Result<Arc<str>, TransportError> {
+        if let Some(held) = self.held.get(site) {
+            queues.close(&self.options.queue, site).await?;
+            let paces = pace_handover::paces(&self.selector, site, &held.hosts);
+            let lease = SiteLease { paces, uncertain: self.uncertain(held), ..SiteLease::default() };
+            // If another node holds it, there is nothing to give back.
+            self.transport.cells().swap(Table::Sites, site, Some(held.revision), lease.encode()).await?;
+        }
+        Ok(Arc::clone(site))
+    }
+
+    fn uncertain(&self, held: &HeldSite) -> BTreeMap<String, u64> {
+        let of = |seq| (self.options.queue.clone(), seq);
+        (held.uncertain > 0).then(|| of(held.uncertain)).into_iter().collect()
+    }
+
+    /// Delivers further links of the sites that have few.
+    async fn pull(&mut self, queues: &dyn WorkQueues) -> Result<(), TransportError> {
+        let now = Instant::now();
+        let given: usize = self.held.values().map(|held| held.given.len()).sum();
+        let (mut room, max) = (self.options.max_links.saturating_sub(given), self.options.max_site_links);
+        let mut wanted = Vec::new();
+        for (site, held) in &self.held {
+            if room > 0 && held.wants_links(max, now) {
+                let count = (max - held.given.len()).min(room);
+                room -= count;
+                wanted.push((Arc::clone(site), count));
+            }
+        }
+        let queue = self.options.queue.clone();
+        let queue = queue.as_str();
+        let mut pulling = Vec::new();
+        for (site, count) in wanted {
+            let links = async move {
+                let links = match queues.pull(queue, &site, count).await {
+                    // Somebody has closed it. What is given out comes again.
+                    Err(TransportError::NoQueue(_)) => queues.open(queue, &site).await.map(|()| None),
+                    links => links.map(Some),
+                };
+                (site, links)
+            };
+            pulling.push(links.boxed());
+        }
+        let mut ended = Ok(());
+        for (site, links) in all(pulling).await {
+            let Some(held) = self.held.get_mut(&site) else { continue };
+            match links {
+                Ok(None) => {}
+                Ok(Some(links)) if links.is_empty() => held.empty_at = Some(now),
+                Ok(Some(mut links)) => {
+                    held.empty_at = None;
+                    links.retain(|link| !held.given.contains(&link.seq));
+                    held.given.extend(links.iter().map(|link| link.seq));
+                    let uncertain = held.uncertain;
+                    let link = |QueuedMessage { seq, body, receipt }| QueueLink {
+                        seq,
+                        body,
+                        receipt,
+                        is_redelivered: seq <= uncertain,
+                    };
+                    let links: Vec<QueueLink> = links.into_iter().map(link).collect();
+                    if !links.is_empty() {
+                        drop(self.events.send(QueueEvent::Links(site, links)));
+                    }
+                }
+                Err(error) => ended = Err(error),
+            }
+        }
+        ended
+    }
+
+    /// Lists the nodes, gives up the sites that belong to another one, and takes free ones.
+    async fn look(&mut self, queues: &dyn WorkQueues, holder: &str) -> Result<(), TransportError> {
+        if self.listed.is_none_or(|at| at.elapsed() >= LIST) {
+            let away = || TransportError::Away("the broker does not report its time".to_owned());
+            // The time first, so that no heartbeat looks older than it is.
+            let now = self.transport.now().await?.ok_or_else(away)?;
+            let mut beats = Vec::new();
+            for (node, cell) in self.transport.cells().list(Table::Nodes).await? {
+                beats.extend(Heartbeat::decode(&cell.value).map(|beat| (node, beat, cell.at)));
+            }
+            self.nodes = LiveNodes::new(beats, now);
+            self.listed = Some(Instant::now());
+        }
+        let mut workers = self.nodes.workers(&self.options.queue, self.lease);
+        if !workers.contains(&self.node_id) {
+            workers.push(self.node_id);
+        }
+        let node_id = self.node_id;
+        let is_own = |site: &str| owner(site, &workers) == Some(node_id);
+        let moved: Vec<_> = self.held.keys().filter(|site| !is_own(site)).cloned().collect();
+        moved.iter().for_each(|site| self.withdraw(site));
+        let content = queues.content(&self.options.queue).await?;
+        if content.links == 0 {
+            if self.held.is_empty() && self.unacknowledged.is_empty() {
+                drop(self.events.send(QueueEvent::Drained));
+            }
+            return Ok(());
+        }
+        let room = self.options.max_sites.saturating_sub(self.held.len()).min(MAX_TAKEN);
+        if room == 0 {
+            return Ok(());
+        }
+        let mut free: Vec<String> = Vec::new();
+        let shards = if content.sites <= MAX_LISTED { 1 } else { QUEUE_SHARDS };
+        for _ in 0..shards {
+            let shard = (shards > 1).then_some(self.shard);
+            self.shard = (self.shard + 1) % QUEUE_SHARDS;
+            let sites = queues.sites(&self.options.queue, shard).await?;
+            free.extend(sites.into_iter().filter(|site| is_own(site) && !self.held.contains_key(site.as_str())));
+            if free.len() >= room {
+                break;
+            }
+        }
+        free.truncate(room);
+        let mut taking = Vec::new();
+        for site in &free {
+            taking.push(self.take_site(queues, site, holder).boxed());
+        }
+        // A site whose cell cannot be written now is tried again.
+        let taken: Vec<_> = all(taking).await.into_iter().filter_map(Result::ok).collect();
+        self.held.extend(taken.into_iter().flatten());
+        Ok(())
+    }
+
+    /// Takes a site; none if another process holds it.
+    async fn take_site(
+        &self,
+        queues: &dyn WorkQueues,
+        site: &str,
+        holder: &str,
+    ) -> Result<Option<(Arc<str>, HeldSite)>, TransportError> {
+        let (queue, cells) = (&self.options.queue, self.transport.cells());
+        let cell = cells.get(Table::Sites, site).await?;
+        let before = cell.as_ref().map(|cell| SiteLease::decode(&cell.value)).unwrap_or_default();
+        let own = self.node_id.to_string();
+        let is_own = before.node == own && before.holder == holder;
+        if !is_own && self.nodes.is_held(&before, self.lease) {
+            return Ok(None);
+        }
+        // What was delivered to a process that did not give the site back may have a result.
+        let delivered = queues.delivered(queue, site).await?;
+        let mut lease = SiteLease { node: own, holder: holder.to_owned(), ..before };
+        let uncertain = lease.uncertain.get(queue).copied().unwrap_or(0).max(delivered);
+        lease.uncertain.insert(queue.clone(), uncertain);
+        let seen = cell.as_ref().map(|cell| cell.revision);
+        let SwapOutcome::Done(revision) = cells.swap(Table::Sites, site, seen, lease.encode()).await? else {
+            return Ok(None);
+        };
+        queues.open(queue, site).await?;
+        let gap = if is_own { Duration::ZERO } else { pace_handover::restore(&self.selector, site, &lease.paces) };
+        let hosts = lease.paces.iter().filter(|pace| !pace.is_site).map(|pace| pace.name.as_str().into()).collect();
+        let now = Instant::now();
+        let held = HeldSite {
+            revision,
+            uncertain,
+            given: std::collections::HashSet::new(),
+            hosts,
+            is_withdrawn: false,
+            not_before: now + gap,
+            empty_at: None,
+            paces: lease.paces,
+            written: now,
+        };
+        Ok(Some((Arc::from(site), held)))
+    }
+
+    /// Writes the paces of sites to their cells, for the case that this node dies.
+    async fn write_paces(&mut self, holder: &str) {
+        let mut due = Vec::new();
+        for (site, held) in &self.held {
+            if held.written.elapsed() < PACE_INTERVAL {
+                continue;
+            }
+            let paces = pace_handover::paces(&self.selector, site, &held.hosts);
+            if paces != held.paces || held.written.elapsed() >= CELL_INTERVAL {
+                let (node, holder) = (self.node_id.to_string(), holder.to_owned());
+                let lease = SiteLease { node, holder, uncertain: self.uncertain(held), paces };
+                due.push((Arc::clone(site), held.revision, lease));
+            }
+        }
+        let cells = self.transport.cells();
+        let mut writing = Vec::new();
+        for (site, revision, lease) in due {
+            let written = async move {
+                let swapped = cells.swap(Table::Sites, &site, Some(revision), lease.encode()).await;
+                (site, lease, swapped)
+            };
+            writing.push(written.boxed());
+        }
+        let mut lost = Vec::new();
+        for (site, lease, swapped) in all(writing).await {
+            let Some(held) = self.held.get_mut(&site) else { continue };
+            held.written = Instant::now();
+            match swapped {
+                Ok(SwapOutcome::Done(revision)) => (held.revision, held.paces) = (revision, lease.paces),
+                // Its own write, whose response was lost.
+                Ok(SwapOutcome::Lost(Some(cell))) if SiteLease::decode(&cell.value).holder == holder => {
+                    held.revision = cell.revision;
+                }
+                Ok(SwapOutcome::Lost(_)) => lost.push(site),
+                Err(_) => {}
+            }
+        }
+        for site in lost {
+            self.held.remove(&site);
+            drop(self.events.send(QueueEvent::Revoked(site)));
+        }
+    }
+
+    /// Acknowledges what is written and gives the sites back, as far as this is possible in time.
+    async fn stop(&mut self) {
+        let transport = Arc::clone(&self.transport);
+        let Some(queues) = transport.work_queues() else { return };
+        let acknowledging = async {
+            while !self.unacknowledged.is_empty() {
+                self.acknowledge(queues).await;
+            }
+        };
+        let _ = timeout(STOP_TIME, acknowledging).await;
+        let Some((work_until, _)) = self.check_lease() else { return };
+        // A link that is written and not acknowledged has to be marked: its site is left to the end of the lease.
+        for link in &self.unacknowledged {
+            self.held.remove(&link.site);
+        }
+        for held in self.held.values_mut() {
+            held.given.clear();
+            held.is_withdrawn = true;
+        }
+        let giving = async {
+            while !self.held.is_empty() {
+                let before = self.held.len();
+                self.give_back(queues).await;
+                if self.held.len() == before {
+                    return;
+                }
+            }
+        };
+        let _ = timeout_at(work_until.min(Instant::now() + STOP_TIME), giving).await;
+    }
+}
+
+/// Runs some requests, a few at a time.
+async fn all<T: Send>(requests: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    stream::iter(requests).buffer_unordered(MAX_REQUESTS).collect().await
+}
+
+fn no_queues() -> TransportError {
+    TransportError::Refused("this broker has no work queues".to_owned())
+}

@@ -1,0 +1,248 @@
+//! Work queues as JetStream streams with work-queue retention: a subject and a pull consumer per site.
+//!
+//! Invariants: a link is removed by its acknowledgement only. A consumer never delivers a link twice by itself within
+//! the life of a lease: who takes a site over starts its consumer over.
+//!
+//! Must not know: who may take a site, and what a link is.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use async_nats::header::{HeaderMap, NATS_EXPECTED_STREAM, NATS_MESSAGE_ID};
+use async_nats::jetstream::ErrorCode;
+use async_nats::{Request, StatusCode};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Nats;
+use super::error::{ApiError, StoreError, api_error, other_error, request_error};
+use super::names::Names;
+use crate::transport::nats::connection::Connection;
+use crate::transport::nats::provision;
+use crate::transport::{QueueContent, QueuedMessage, TransportError, WorkQueues, check_queue_name};
+
+/// The time after which the broker delivers a link again by itself. It is longer than any pause of a host: when a node
+/// dies, its lease ends long before.
+const ACK_WAIT: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+/// The maximum number of links of a site that are delivered and not acknowledged.
+const MAX_ACK_PENDING: usize = 10_000;
+
+#[derive(Deserialize)]
+struct ContentResponse {
+    state: ContentState,
+}
+
+#[derive(Deserialize)]
+struct ContentState {
+    messages: u64,
+    #[serde(default)]
+    num_subjects: u64,
+    #[serde(default)]
+    subjects: HashMap<String, u64>,
+}
+
+#[derive(Deserialize)]
+struct ConsumerResponse {
+    delivered: Delivered,
+}
+
+#[derive(Deserialize)]
+struct Delivered {
+    stream_seq: u64,
+}
+
+impl Connection {
+    async fn queue_state(&self, queue: &str, filter: Option<String>) -> Result<ContentState, TransportError> {
+        check_queue_name(queue)?;
+        let stream = self.names.queue_stream(queue);
+        let question = filter.map_or_else(|| json!({}), |filter| json!({ "subjects_filter": filter }));
+        let answer = self.api_request::<ContentResponse>(&format!("STREAM.INFO.{stream}"), &question, &stream).await?;
+        answer.map(|content| content.state).map_err(|error| queue_error(&error, queue, &stream))
+    }
+
+    async fn consumer<A: serde::de::DeserializeOwned>(
+        &self,
+        what: &str,
+        queue: &str,
+        site: &str,
+    ) -> Result<Option<A>, TransportError> {
+        let (stream, consumer) = (self.names.queue_stream(queue), Names::queue_consumer(site));
+        let subject = format!("CONSUMER.{what}.{stream}.{consumer}");
+        match self.api_request::<A>(&subject, &json!({}), &stream).await? {
+            Ok(answer) => Ok(Some(answer)),
+            Err(error) if error.is(ErrorCode::CONSUMER_NOT_FOUND) => Ok(None),
+            Err(error) => Err(queue_error(&error, queue, &stream)),
+        }
+    }
+
+    async fn ensure_queue(&self, queue: &str) -> Result<(), TransportError> {
+        match self.queue_state(queue, None).await {
+            Err(TransportError::NoQueue(_)) if self.settings.make => {
+                provision::create(self, provision::work_queue(self, queue)).await
+            }
+            known => known.map(drop),
+        }
+    }
+
+    async fn enqueue(&self, queue: &str, site: &str, id: &str, body: Bytes) -> Result<bool, TransportError> {
+        let stream = self.names.queue_stream(queue);
+        let mut headers = HeaderMap::new();
+        headers.insert(NATS_MESSAGE_ID, id);
+        headers.insert(NATS_EXPECTED_STREAM, stream.as_str());
+        match self.store(self.names.queue_site(queue, site), headers, body, &stream).await {
+            Ok((_, is_duplicate)) => Ok(!is_duplicate),
+            Err(StoreError::NoListener) => match self.queue_state(queue, None).await {
+                Ok(_) => Err(TransportError::Away(format!("{stream} did not accept a link"))),
+                Err(error) => Err(error),
+            },
+            Err(StoreError::WrongRevision) => Err(TransportError::Invalid("an unexpected revision check".to_owned())),
+            Err(StoreError::Failed(error)) => Err(error),
+        }
+    }
+
+    async fn open(&self, queue: &str, site: &str) -> Result<(), TransportError> {
+        // Without its consumer nothing counts as delivered.
+        self.consumer::<Value>("DELETE", queue, site).await?;
+        let (stream, consumer) = (self.names.queue_stream(queue), Names::queue_consumer(site));
+        let filter = self.names.queue_site(queue, site);
+        let question = json!({ "stream_name": stream, "config": {
+            "name": consumer, "durable_name": consumer, "filter_subject": filter, "deliver_policy": "all",
+            "ack_policy": "explicit", "ack_wait": ACK_WAIT.as_nanos() as u64, "max_deliver": -1,
+            "max_ack_pending": MAX_ACK_PENDING, "replay_policy": "instant",
+        } });
+        let subject = format!("CONSUMER.CREATE.{stream}.{consumer}.{filter}");
+        let made = self.api_request::<Value>(&subject, &question, &stream).await?;
+        made.map(drop).map_err(|error| queue_error(&error, queue, &stream))
+    }
+
+    async fn pull(&self, queue: &str, site: &str, max: usize) -> Result<Vec<QueuedMessage>, TransportError> {
+        self.connected()?;
+        let (stream, consumer) = (self.names.queue_stream(queue), Names::queue_consumer(site));
+        let (subject, begun) = (format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"), Instant::now());
+        let away = |error: &(dyn std::error::Error + 'static)| other_error(error, &stream);
+        let inbox = self.client.new_inbox();
+        let mut replies = self.client.subscribe(inbox.clone()).await.map_err(|error| away(&error))?;
+        let question = json!({ "batch": max, "no_wait": true }).to_string();
+        self.client.publish_with_reply(subject.clone(), inbox, question.into()).await.map_err(|error| away(&error))?;
+        let mut links = Vec::new();
+        let reading = async {
+            while links.len() < max
+                && let Some(message) = replies.next().await
+            {
+                match message.status {
+                    None | Some(StatusCode::OK) => {}
+                    // It has no more.
+                    Some(StatusCode::NOT_FOUND | StatusCode::TIMEOUT) => return Ok(()),
+                    Some(StatusCode::NO_RESPONDERS) => {
+                        return Err(TransportError::NoQueue(queue.to_owned()));
+                    }
+                    Some(status) => return Err(TransportError::Away(format!("{stream}: status {status}"))),
+                }
+                let Some(receipt) = message.reply.as_ref().map(ToString::to_string) else { continue };
+                let body = message.payload.clone();
+                let message = async_nats::jetstream::Message { message, context: self.js.clone() };
+                let Ok(seq) = message.info().map(|info| info.stream_sequence) else { continue };
+                links.push(QueuedMessage { seq, body, receipt });
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(self.settings.timeout, reading).await {
+            Ok(Ok(())) => Ok(links),
+            Ok(Err(error)) if links.is_empty() => Err(error),
+            // These are delivered; what is missing is asked for again.
+            _ if !links.is_empty() => Ok(links),
+            _ => Err(self
+                .forbidden(begun, &subject)
+                .unwrap_or_else(|| TransportError::Away(format!("{stream}: no links in time")))),
+        }
+    }
+
+    async fn acknowledge(&self, queue: &str, message: &QueuedMessage) -> Result<(), TransportError> {
+        self.connected()?;
+        let (stream, begun) = (self.names.queue_stream(queue), Instant::now());
+        let request = Request::new().payload("+ACK".into()).timeout(Some(self.settings.timeout));
+        let asked = self.client.send_request(message.receipt.clone(), request);
+        match tokio::time::timeout(self.settings.timeout * 2, asked).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => {
+                Err(self.forbidden(begun, &message.receipt).unwrap_or_else(|| request_error(&error, &stream)))
+            }
+            Err(_) => Err(TransportError::Away(format!("{stream}: an acknowledgement cannot be sent"))),
+        }
+    }
+}
+
+/// Converts an error of the broker about a queue.
+fn queue_error(error: &ApiError, queue: &str, stream: &str) -> TransportError {
+    match api_error(error, stream) {
+        TransportError::Missing(_) => TransportError::NoQueue(queue.to_owned()),
+        error => error,
+    }
+}
+
+impl WorkQueues for Nats {
+    fn ensure<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<(), TransportError>> {
+        Box::pin(self.connection.ensure_queue(queue))
+    }
+
+    fn enqueue<'a>(
+        &'a self,
+        queue: &'a str,
+        site: &'a str,
+        id: &'a str,
+        body: Bytes,
+    ) -> BoxFuture<'a, Result<bool, TransportError>> {
+        Box::pin(self.connection.enqueue(queue, site, id, body))
+    }
+
+    fn content<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<QueueContent, TransportError>> {
+        Box::pin(async move {
+            let state = self.connection.queue_state(queue, None).await?;
+            Ok(QueueContent { links: state.messages, sites: state.num_subjects })
+        })
+    }
+
+    fn sites<'a>(&'a self, queue: &'a str, shard: Option<u8>) -> BoxFuture<'a, Result<Vec<String>, TransportError>> {
+        Box::pin(async move {
+            let names = &self.connection.names;
+            let filter = shard.map_or_else(|| names.queue_subjects(queue), |shard| names.queue_shard(queue, shard));
+            let state = self.connection.queue_state(queue, Some(filter)).await?;
+            Ok(state.subjects.keys().filter_map(|subject| names.site_of_subject(queue, subject)).collect())
+        })
+    }
+
+    fn delivered<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<u64, TransportError>> {
+        Box::pin(async move {
+            let known = self.connection.consumer::<ConsumerResponse>("INFO", queue, site).await?;
+            Ok(known.map_or(0, |consumer| consumer.delivered.stream_seq))
+        })
+    }
+
+    fn open<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<(), TransportError>> {
+        Box::pin(self.connection.open(queue, site))
+    }
+
+    fn pull<'a>(
+        &'a self,
+        queue: &'a str,
+        site: &'a str,
+        max: usize,
+    ) -> BoxFuture<'a, Result<Vec<QueuedMessage>, TransportError>> {
+        Box::pin(self.connection.pull(queue, site, max))
+    }
+
+    fn acknowledge<'a>(
+        &'a self,
+        queue: &'a str,
+        message: &'a QueuedMessage,
+    ) -> BoxFuture<'a, Result<(), TransportError>> {
+        Box::pin(self.connection.acknowledge(queue, message))
+    }
+
+    fn close<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<(), TransportError>> {
+        Box::pin(async move { self.connection.consumer::<Value>("DELETE", queue, site).await.map(drop) })
+    }
+}
