@@ -65,6 +65,18 @@ fn by_domains(c: &mut Criterion) {
                 BatchSize::NumIterations(64),
             );
         });
+        // As a crawler that takes 16 URLs from its queue: divide by 16 to compare.
+        group.bench_function(BenchmarkId::new("16 hits at once", domains), |b| {
+            let mut decisions = Vec::with_capacity(16);
+            b.iter_batched_ref(
+                || (0..16).map(|_| Url::parse(&turn()).unwrap()).collect::<Vec<Url>>(),
+                |urls| {
+                    decisions.clear();
+                    selector.select_many(black_box(urls), &SelectContext::first_attempt(now), &mut decisions);
+                },
+                BatchSize::NumIterations(64),
+            );
+        });
         let unknown = Url::parse("https://nobody.example/a/b.html").unwrap();
         group.bench_function(BenchmarkId::new("miss", domains), |b| {
             b.iter(|| selector.select(black_box(&unknown), &SelectContext::first_attempt(now)));

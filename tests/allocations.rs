@@ -50,6 +50,13 @@ fn select_allocates_nothing() {
             assert_eq!(counted.count_total, 0, "{url}");
         }
     }
+    let many: Vec<Url> = urls.iter().cycle().take(60).cloned().collect();
+    let mut decisions = Vec::with_capacity(60);
+    let counted = allocation_counter::measure(|| {
+        selector.prefetch(&many);
+        selector.select_many(&many, &situations[0], &mut decisions);
+    });
+    assert_eq!((decisions.len(), counted.count_total), (60, 0));
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //!
 //! Owns: reading `use` declarations and paths in the sources. A name that a folder re-exports counts as an import of
 //! the file that defines it. The re-export itself does not count as an import. Tests inside the sources are ignored.
+//!
+//! It also has the test of `.ci/instructions`, which guards the sources in the same way.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -266,4 +268,40 @@ fn the_parser_reads_imports_correctly() {
     want.extend(["crate::a::B", "crate::a::c::D", "crate::a::c::f", "crate::i::J::k", "super::l"].map(path));
     want.sort();
     assert_eq!(found, want);
+}
+
+/// Story: each blessing of the instruction counts permitted five percent, and a decision had grown by 23 % within three
+/// days while every check passed. The counts of a release now limit the sum.
+#[cfg(unix)]
+#[test]
+fn several_blessings_of_instruction_counts_do_not_add_up_unseen() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, lines: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, lines).unwrap();
+        path
+    };
+    let header = "# Instructions\n# one machine\n";
+    let judged = |release: u32, blessed: u32, now: &str, machine: &str| {
+        let out = std::process::Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/instructions"))
+            .arg("--judge")
+            .arg(file("now", now))
+            .env("NUMBERS", file("blessed", &format!("{header}select_hit {blessed}\n")))
+            .env("RELEASE", file("release", &format!("{header}select_hit {release}\n")))
+            .env("MACHINE", machine)
+            .env_remove("TOLERANCE")
+            .env_remove("DRIFT")
+            .output()
+            .unwrap();
+        (out.status.success(), String::from_utf8(out.stderr).unwrap())
+    };
+    let here = "one machine";
+    assert!(judged(1000, 1000, "select_hit 1049\n", here).0);
+    assert!(judged(1000, 1060, "select_hit 1099\n", here).0);
+    let (passes, error) = judged(1000, 1090, "select_hit 1110\n", here);
+    assert!(!passes && error.contains("more than 10 %") && !error.contains("more than 5 %"), "{error}");
+    let (passes, error) = judged(1000, 1000, "select_hit 1060\n", here);
+    assert!(!passes && error.contains("more than 5 %") && !error.contains("more than 10 %"), "{error}");
+    assert!(!judged(1000, 1000, "select_hit 1000\nselect_new 7\n", here).0, "a case without a number");
+    assert!(judged(1000, 1000, "select_hit 2000\n", "another machine").0, "the counts hold for one machine");
 }

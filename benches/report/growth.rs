@@ -15,7 +15,7 @@ const DRAWINGS: &[Drawing] = &[
         "A decision, by sites known",
         "sites",
         "ns",
-        &["select p50", "select p99", "select p99.9", "url parse p50", "random read"],
+        &["select p50", "select at once p50", "select p99", "select p99.9", "url parse p50", "random read"],
     ),
     ("record-by-sites", "Observing an attempt, by sites known", "sites", "ns", &["record p50", "record p99"]),
     (

@@ -2,6 +2,7 @@
 //! and the number of fetchers. For comparison: the parse of the URL, and one random read of memory.
 
 use std::hint::black_box;
+use std::time::Instant;
 
 use fetchwise::registry::{Class, FetcherSpec};
 use fetchwise::selector::{SelectContext, Selector};
@@ -23,7 +24,8 @@ pub(crate) fn measure(scale: Scale) -> Section {
     section.text(
         "Each decision is timed alone, at a random known site, and includes one reading of the clock. *Just parsed*: \
          the URL was parsed right before, as in a crawler that reads links. *Parsed long ago*: the URL comes from \
-         memory, among a million others. *From text*: the time includes the parse. *Miss*: the site is unknown. \
+         memory, among a million others. *At once*: `select_many` decides about URLs that were parsed right before, and its \
+         time is divided by their number. *From text*: the time includes the parse. *Miss*: the site is unknown. \
          *Random read* is one dependent read of a buffer as large as the selector's evidence. Each decision about one \
          of that many sites needs a few such reads.",
     );
@@ -75,6 +77,18 @@ fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>
     rows.push(row(sites, &old, "hit, parsed long ago"));
     drop(kept);
 
+    let (mut at_once, mut decisions) = (Latency::new(), Vec::with_capacity(Selector::PREFETCHED));
+    for group in 0..count / Selector::PREFETCHED {
+        let page = |n: usize| traffic::url(random.below(sites), group * Selector::PREFETCHED + n, Shape::Plain);
+        let urls: Vec<Url> = (0..Selector::PREFETCHED).map(page).collect();
+        decisions.clear();
+        let begun = Instant::now();
+        selector.select_many(&urls, &situation, &mut decisions);
+        at_once.add(begun.elapsed() / Selector::PREFETCHED as u32);
+        black_box(&decisions);
+    }
+    rows.push(row(sites, &at_once, &format!("hit, {} at once, each", Selector::PREFETCHED)));
+
     let (mut from_text, mut parse) = (Latency::new(), Latency::new());
     for page in 0..count {
         traffic::write_url(&mut text, random.below(sites), page, Shape::Plain);
@@ -102,6 +116,7 @@ fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>
     section.point("select p50", at, hit.p50());
     section.point("select p99", at, hit.at(99.0));
     section.point("select p99.9", at, hit.at(99.9));
+    section.point("select at once p50", at, at_once.p50());
     section.point("url parse p50", at, parse.p50());
     section.point("random read", at, read);
     section.point("record p50", at, record.p50());

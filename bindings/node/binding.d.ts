@@ -245,6 +245,12 @@ export declare class Selector {
   static open(dir: string, options?: Omit<SelectorOptions, 'journal'> | undefined | null): Promise<Selector>
   /** Decides about `url`. Takes about a microsecond, no lock and no system call. */
   select(url: string | URL, options?: SelectOptions | undefined | null): Decision
+  /**
+   * Decides about many URLs as `select` does about one, and returns the decisions in the same order. With many domains
+   * this takes less time, because the evidence of several URLs is requested from memory at once. The options apply to
+   * all URLs; each link is known by its URL. Throws if one of them cannot be fetched.
+   */
+  selectMany(urls: Array<string | URL>, options?: Omit<SelectOptions, 'link'> | undefined | null): Array<Decision>
   /** Explains the decision that `select` would make. */
   explain(url: string | URL, options?: SelectOptions | undefined | null): Explanation
   /**

@@ -124,6 +124,13 @@ impl Day {
 }
 
 impl Days {
+    /// Reads the first day to prefetch it.
+    #[cfg(feature = "journal")]
+    #[inline]
+    pub(crate) fn touch(&self) -> u64 {
+        self.slots[0].load(Ordering::Relaxed)
+    }
+
     /// Adds counts to their day, unless it has expired.
     pub(crate) fn add(&self, what: Day) {
         // A thread that loses a race for a slot tries again: each round at least one thread succeeds.

@@ -168,6 +168,16 @@ impl Entry {
         std::hint::black_box(lines);
     }
 
+    /// Prefetches what an attempt of the domain changes: the lines of [`touch`](Self::touch), and those behind the
+    /// cells. They lie in a seventh and eighth line that no decision reads.
+    #[cfg(feature = "journal")]
+    #[inline]
+    pub(crate) fn touch_to_learn(&self) {
+        self.touch();
+        // Relaxed: the values read are discarded.
+        std::hint::black_box(self.days.touch() ^ self.site.load(Ordering::Relaxed));
+    }
+
     /// Calls `f` for each fetcher that has a cell in `group`.
     #[inline]
     pub(crate) fn for_each(&self, group: Group, mut f: impl FnMut(FetcherId, &DecayedCounts)) {

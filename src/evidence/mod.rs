@@ -375,12 +375,12 @@ impl Evidence {
         Some(AttemptChange { fetcher, what, ..*change })
     }
 
-    /// Prefetches the entries of the domains (and sites) with these hashes into the processor's cache. With many
-    /// domains they are in no cache, and fetching all of them at once takes as long as fetching one.
+    /// Prefetches what attempts of the domains (and sites) with these hashes change into the processor's cache. With
+    /// many domains it is in no cache, and fetching all of it at once takes as long as fetching one line.
     #[cfg(feature = "journal")]
     pub(crate) fn touch(&self, hashes: &[u64]) {
         let guard = self.guard();
-        hashes.iter().filter_map(|hash| self.entries.get(hash, &guard)).for_each(Entry::touch);
+        hashes.iter().filter_map(|hash| self.entries.get(hash, &guard)).for_each(Entry::touch_to_learn);
     }
 
     fn change_by(&self, attempt: &impl Observation, registry: &Registry) -> Option<AttemptChange> {

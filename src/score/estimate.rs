@@ -175,19 +175,35 @@ pub(crate) struct Local<'l> {
     pub(crate) host_signals: HostSignalLookup<'l>,
 }
 
+/// The keys of a URL's domain and site.
+#[derive(Clone, Copy)]
+pub(crate) struct LocalKeys {
+    domain: Key,
+    site: Key,
+}
+
+impl LocalKeys {
+    #[inline]
+    pub(crate) fn of(features: &UrlFeatures<'_>) -> Self {
+        let domain = Key::domain(features.domain);
+        Self { domain, site: if features.is_site() { domain } else { Key::domain(features.site) } }
+    }
+}
+
 impl<'l> Local<'l> {
-    pub(crate) fn find(evidence: &'l Evidence, features: &UrlFeatures<'_>, guard: &'l Guard<'_>) -> Self {
-        let domain_key = Key::domain(features.domain);
-        let domain = evidence.entry(domain_key, guard);
-        let (site_key, site) = match features.is_site() {
-            true => (domain_key, domain),
-            false => {
-                let key = Key::domain(features.site);
-                (key, evidence.entry(key, guard))
-            }
+    /// Finds the entries and prefetches them.
+    #[inline]
+    pub(crate) fn find(evidence: &'l Evidence, keys: LocalKeys, guard: &'l Guard<'_>) -> Self {
+        let domain = evidence.entry(keys.domain, guard);
+        domain.into_iter().for_each(Entry::touch);
+        let site = if keys.site == keys.domain {
+            domain
+        } else {
+            let site = evidence.entry(keys.site, guard);
+            site.into_iter().for_each(Entry::touch);
+            site
         };
-        domain.into_iter().chain(site.filter(|_| !features.is_site())).for_each(Entry::touch);
-        Self { domain_key, site_key, domain, site, host_signals: HostSignalLookup::default() }
+        Self { domain_key: keys.domain, site_key: keys.site, domain, site, host_signals: HostSignalLookup::default() }
     }
 
     /// Returns `self` with the signals of the host that have not expired.

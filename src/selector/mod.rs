@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
 use url::Url;
 
 use crate::backoff::{BackoffSettings, LinkState};
-use crate::evidence::{Breaker, Entry, Evidence, Weights};
+use crate::evidence::{Breaker, Entry, Evidence, Guard, Weights};
 use crate::metrics::recorder::MetricsRecorder;
 use crate::policy::{Policy, View};
-use crate::score::estimate::{Candidates, HeuristicSources, Local, NoTrace, Priors, Trace, Walk};
+use crate::score::estimate::{Candidates, HeuristicSources, Local, LocalKeys, NoTrace, Priors, Trace, Walk};
 use crate::score::importance::Importances;
 use crate::score::{Scored, Settings};
 use crate::state::State;
@@ -131,7 +132,7 @@ pub(crate) enum HostRisk {
 ///
 /// The methods are spread over the files of this module:
 ///
-/// - `mod.rs`: [`select`](Self::select), [`record`](Self::record), [`observe`](Self::observe) and read access
+/// - `mod.rs`: [`select`](Self::select), [`select_many`](Self::select_many), [`record`](Self::record), [`observe`](Self::observe) and read access
 /// - `builder.rs`: [`builder`](Self::builder) and its options
 /// - `active_router.rs`: [`route`](Self::route), the mode, the table and the fallback; `route.rs` has
 ///   [`Router::decide`](crate::router::Router::decide)
@@ -189,6 +190,11 @@ impl fmt::Debug for Selector {
 }
 
 impl Selector {
+    /// The number of URLs whose evidence [`Selector::select_many`] requests at once, and the best number for
+    /// [`Selector::prefetch`]. Each takes some six cache lines, so those of 16 fit into the nearest cache together with
+    /// what all decisions read.
+    pub const PREFETCHED: usize = 16;
+
     /// Decides about `url`. Takes no lock, makes no system call, allocates nothing; takes about a microsecond.
     ///
     /// # Errors
@@ -197,6 +203,61 @@ impl Selector {
         let decision = self.select_uncounted(url, context)?;
         self.recorder.count_decision(&decision);
         Ok(decision)
+    }
+
+    /// Decides about many URLs as [`Selector::select`] does about one, and appends the decisions to `out` in the same
+    /// order.
+    ///
+    /// With many domains their evidence is in no cache of the processor, and a decision spends half its time waiting for
+    /// memory. Here the evidence of 16 URLs is requested before the first of them is decided, so that these waits
+    /// overlap. Allocates nothing if `out` has room. All URLs have one context; call [`Selector::prefetch`] before
+    /// decisions with different ones.
+    ///
+    /// ```
+    /// use fetchwise::selector::{SelectContext, Selector};
+    /// use fetchwise::time::Timestamp;
+    ///
+    /// let selector = Selector::builder().build().unwrap();
+    /// let urls: Vec<url::Url> = (0..20).map(|n| format!("https://site{n}.example/").parse().unwrap()).collect();
+    /// let mut decisions = Vec::new();
+    /// selector.select_many(&urls, &SelectContext::first_attempt(Timestamp::now()), &mut decisions);
+    /// assert_eq!(decisions.len(), urls.len());
+    /// let first = decisions[0].as_ref().unwrap().selected().unwrap();
+    /// assert_eq!(selector.fetcher_name(first.fetcher), "direct_access");
+    /// ```
+    pub fn select_many(&self, urls: &[Url], context: &SelectContext<'_>, out: &mut Vec<Result<Decision, UrlError>>) {
+        out.reserve(urls.len());
+        let guard = self.evidence.guard();
+        for urls in urls.chunks(Self::PREFETCHED) {
+            // Three passes: the look-ups of all URLs follow each other closely, so that the processor overlaps them.
+            let keyed = |features| (features, LocalKeys::of(&features));
+            let read: ArrayVec<_, { Self::PREFETCHED }> =
+                urls.iter().map(|url| UrlFeatures::extract(url).map(keyed)).collect();
+            let find = |(features, keys)| (features, Local::find(&self.evidence, keys, &guard));
+            let found: ArrayVec<_, { Self::PREFETCHED }> = read.into_iter().map(|read| read.map(find)).collect();
+            for (url, found) in urls.iter().zip(found) {
+                out.push(found.map(|(features, local)| {
+                    let (mut candidates, mut seen) = (Candidates::new(), HostRisk::Quiet);
+                    let known = (&guard, local);
+                    let decision =
+                        self.decide_with(url, &features, context, known, &mut candidates, &mut NoTrace, &mut seen);
+                    self.recorder.count_decision(&decision);
+                    decision
+                }));
+            }
+        }
+    }
+
+    /// Requests the evidence about the domains of some URLs from memory, so that decisions about them, one after the
+    /// other, wait less. Call it with up to [`Selector::PREFETCHED`] URLs right before these decisions; more evict each
+    /// other from the processor's nearest cache. Changes no decision.
+    pub fn prefetch<'u>(&self, urls: impl IntoIterator<Item = &'u Url>) {
+        let (guard, mut urls) = (self.evidence.guard(), urls.into_iter().peekable());
+        while urls.peek().is_some() {
+            let features = urls.by_ref().take(Self::PREFETCHED).filter_map(|url| UrlFeatures::extract(url).ok());
+            let keys: ArrayVec<_, { Self::PREFETCHED }> = features.map(|features| LocalKeys::of(&features)).collect();
+            keys.iter().for_each(|keys| _ = Local::find(&self.evidence, *keys, &guard));
+        }
     }
 
     /// Decides as [`Selector::select`] does, as a part of a decision that is counted as a whole.
@@ -454,11 +515,27 @@ impl Selector {
         trace: &mut impl Trace,
         seen: &mut HostRisk,
     ) -> Decision {
+        let guard = self.evidence.guard();
+        let local = Local::find(&self.evidence, LocalKeys::of(features), &guard);
+        self.decide_with(url, features, context, (&guard, local), candidates, trace, seen)
+    }
+
+    /// Decides with the entries of the URL's domain and site.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "a decision's inputs, of which each caller has some")]
+    fn decide_with<'s>(
+        &'s self,
+        url: &Url,
+        features: &UrlFeatures<'_>,
+        context: &SelectContext<'_>,
+        (guard, mut local): (&Guard<'_>, Local<'_>),
+        candidates: &mut Candidates<'s>,
+        trace: &mut impl Trace,
+        seen: &mut HostRisk,
+    ) -> Decision {
         if let Some(until) = context.link.pause_at(context.now) {
             return Decision::Paused { until, host: false };
         }
-        let guard = self.evidence.guard();
-        let mut local = Local::find(&self.evidence, features, &guard);
         if self.settings.host_signal_weight > 0.0 {
             local = local.with_host_signals(&self.evidence, context.now);
         }
@@ -472,7 +549,7 @@ impl Selector {
         }
         self.enlist(candidates, domain, context);
         let (priors, importances) = (&self.priors, &self.importances);
-        let walk = Walk::new(&self.evidence, priors, importances, &self.settings, &guard, features, context.now);
+        let walk = Walk::new(&self.evidence, priors, importances, &self.settings, guard, features, context.now);
         let sources = HeuristicSources { url, extractors: &self.extractors, heuristics: context.heuristics };
         walk.run(candidates, sources, context.hint, Some(local), trace);
         if let Some(wanted) = context.wanted.and_then(|id| candidates.get(id.index())) {

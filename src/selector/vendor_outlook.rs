@@ -10,7 +10,7 @@ use url::Url;
 use super::{SelectContext, Selector};
 use crate::evidence::{HostSignals, SignalSide, day_of};
 use crate::explain::{HostSignalFetcher, HostSignalView};
-use crate::score::estimate::Local;
+use crate::score::estimate::{Local, LocalKeys};
 use fetchwise_types::heuristic::url::{UrlError, UrlFeatures};
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
@@ -60,7 +60,7 @@ impl Selector {
     pub(super) fn host_signals_of(&self, url: &Url, now: Timestamp) -> Result<Vec<HostSignalView>, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let guard = self.evidence.guard();
-        let local = Local::find(&self.evidence, &features, &guard);
+        let local = Local::find(&self.evidence, LocalKeys::of(&features), &guard);
         let (signals, today, down) = (self.evidence.signals(), day_of(now), self.evidence.decay().down(now));
         let known = if self.settings.host_signal_weight > 0.0 { local.shown_signals(today) } else { [None; 2] };
         let mut views = Vec::new();

@@ -89,6 +89,47 @@ fn a_site_sums_its_domains_and_forgetting_one_keeps_the_evidence_of_the_others()
 }
 
 #[test]
+fn many_urls_get_the_decisions_that_each_gets_alone() {
+    let selector = selector();
+    let fetchers = ["direct_access", "playwright", "playwright_stealth"];
+    for n in 0..300_usize {
+        let page = format!("https://{}site{}.co.uk/section{}/{n}", ["", "www.", "shop."][n % 3], n % 37, n % 5);
+        let end = [None, Some(ErrorKind::BlockedCaptcha), Some(ErrorKind::EmptyContent), None][n % 4];
+        learn(&selector, &page, fetchers[n % 7 % 3], days_ago(n as u64 % 40), 1, end);
+    }
+    selector.set_host_pause("shop.site7.co.uk", Some(NOW.saturating_add(Duration::from_secs(60))));
+    // More than two groups of those that are requested together; some are unknown, some cannot be fetched.
+    let mut urls: Vec<Url> = (0..45)
+        .map(|n| {
+            url(&format!(
+                "https://{}site{n}.co.uk/section{}/new{n}{}",
+                ["", "shop."][n % 2],
+                n % 5,
+                [".pdf", ""][n % 2]
+            ))
+        })
+        .collect();
+    urls.insert(3, url("data:text/plain,hi"));
+    urls.push(url("ftp://example.org/"));
+    let known = [Heuristic::of_caller("video_platform", "vimeo").unwrap()];
+    let contexts = [
+        SelectContext { heuristics: &known, ..SelectContext::first_attempt(NOW) },
+        SelectContext { attempts: 1, hint: Some(Hint::Blocked), ..SelectContext::first_attempt(NOW) },
+        SelectContext { wanted: selector.fetcher_id("playwright"), ..SelectContext::first_attempt(NOW) },
+    ];
+    for context in contexts {
+        let one_by_one: Vec<_> = urls.iter().map(|url| selector.select(url, &context)).collect();
+        selector.prefetch(&urls);
+        let mut many = vec![selector.select(&urls[0], &context)];
+        selector.select_many(&urls, &context, &mut many);
+        assert_eq!(many[1..], one_by_one);
+        assert_eq!(one_by_one.iter().filter(|decision| decision.is_err()).count(), 2);
+        let paused = |decision: &Result<Decision, _>| matches!(decision, Ok(Decision::Paused { host: true, .. }));
+        assert!(one_by_one.iter().any(paused));
+    }
+}
+
+#[test]
 fn a_section_of_a_foreign_domain_teaches_nothing() {
     let selector = selector();
     let mut attempt = Attempt::new(&url("https://a.org/wiki/x"), "playwright", NOW).unwrap().delivered();

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fetchwise::analytics::{By, Row, Stats};
+use fetchwise::backoff::LinkState;
 use fetchwise::heuristic::url::{ContentKind, domain_of, identity};
 use fetchwise::journal::{Entry, Journal as Log, Tombstone, TombstoneTarget, replay};
 use fetchwise::registry::FetcherSet;
@@ -24,6 +25,7 @@ use crate::explain::Explanation;
 use crate::journal::{Journal, Shared};
 use crate::thread_pool::{Work, promise};
 use crate::visit::Visit;
+use fetchwise_bindings_core::select_many::select_many;
 
 type Result<T> = std::result::Result<T, napi::Error<Code>>;
 
@@ -175,6 +177,27 @@ impl Selector {
         let situation = self.situation(&url, &wish, &known)?;
         let decided = self.core.kept.select(&url, &situation).map_err(Failure::url)?;
         Ok(Decision::new(&self.core.kept, &decided, situation.hint))
+    }
+
+    /// Decides about many URLs as `select` does about one, and returns the decisions in the same order. With many domains
+    /// this takes less time, because the evidence of several URLs is requested from memory at once. The options apply to
+    /// all URLs; each link is known by its URL. Throws if one of them cannot be fetched.
+    #[napi(catch_unwind)]
+    pub fn select_many(
+        &self,
+        env: &Env,
+        #[napi(ts_arg_type = "Array<string | URL>")] urls: Vec<Unknown<'_>>,
+        #[napi(ts_arg_type = "Omit<SelectOptions, 'link'> | undefined | null")] options: Option<SelectOptions<'_>>,
+    ) -> Result<Vec<Decision>> {
+        let urls = urls.iter().map(convert::url).collect::<std::result::Result<Vec<_>, _>>()?;
+        let wish = options.unwrap_or_default();
+        if wish.link.is_some() {
+            return Err(Failure::misuse("invalid option link: it names one link; selectMany decides about many").into());
+        }
+        let known = convert::known(env, wish.heuristics.as_ref())?;
+        let all = self.context(LinkState::default(), &wish, &known)?;
+        let decided = select_many(&self.core.kept, &urls, &all).map_err(Failure::url)?;
+        Ok(decided.iter().map(|decided| Decision::new(&self.core.kept, decided, all.hint)).collect())
     }
 
     /// Explains the decision that `select` would make.
@@ -374,11 +397,21 @@ impl Selector {
         wish: &SelectOptions<'_>,
         heuristics: &'k [fetchwise::heuristic::Heuristic],
     ) -> std::result::Result<SelectContext<'k>, Failure> {
+        let link = self.core.kept.link_state(wish.link.as_deref().unwrap_or_else(|| identity(url)));
+        self.context(link, wish, heuristics)
+    }
+
+    fn context<'k>(
+        &self,
+        link: LinkState,
+        wish: &SelectOptions<'_>,
+        heuristics: &'k [fetchwise::heuristic::Heuristic],
+    ) -> std::result::Result<SelectContext<'k>, Failure> {
         let excluded = wish.excluded.as_ref().map_or(Ok(FetcherSet::EMPTY), |names| self.core.set(names))?;
         let attempts = wish.attempts.map(|given| convert::count("attempts", given, u64::from(u32::MAX))).transpose()?;
         Ok(SelectContext {
             now: convert::at(wish.at)?,
-            link: self.core.kept.link_state(wish.link.as_deref().unwrap_or_else(|| identity(url))),
+            link,
             hint: convert::hint(wish.hint.as_deref())?,
             excluded,
             attempts: attempts.map_or(excluded.len() as u32, |given| given as u32),

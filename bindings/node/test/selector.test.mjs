@@ -49,6 +49,20 @@ test('evidence decides, and the decision is explained', () => {
   assert.equal(selector.select('https://example.org/', { wanted: 'playwright' }).fetcher, 'playwright')
 })
 
+test('many URLs get the decisions that each gets alone', () => {
+  const selector = new Selector({ fetchers: ['direct_access', 'playwright'] })
+  const at = Date.now()
+  for (let n = 0; n < 60; n++) selector.record(new Attempt(`https://site${n % 7}.org/${n}`, 'playwright', { at }).delivered())
+  const urls = Array.from({ length: 40 }, (_, n) => new URL(`https://site${n % 11}.org/new/${n}`))
+  const alone = urls.map((url) => selector.select(url, { at }))
+  assert.deepEqual(selector.selectMany(urls, { at }), alone)
+  assert.deepEqual(selector.selectMany(urls.map(String), { at }), alone)
+  assert.equal(selector.selectMany(urls, { wanted: 'playwright', at })[9].source, 'requested')
+  assert.deepEqual(selector.selectMany([]), [])
+  assert.throws(() => selector.selectMany(['https://example.org/', 'ftp://example.org/']), code('URL'))
+  assert.throws(() => selector.selectMany(urls, { link: 'one' }), code('MISUSE'))
+})
+
 test('custom fetchers', () => {
   const selector = new Selector({ fetchers: ['direct_access', { name: 'mine', kind: 'rendering', cost: 7.5 }] })
   assert.deepEqual(

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fetchwise::attempt::Attempt as CoreAttempt;
+use fetchwise::backoff::LinkState;
 use fetchwise::heuristic::url::{ContentKind, domain_of, identity};
 use fetchwise::journal::{JournalOptions, Tombstone, TombstoneTarget, load};
 use fetchwise::pace::{Pace, PaceSettings};
@@ -26,6 +27,7 @@ use crate::visit::Visit;
 use crate::{convert, errors};
 use fetchwise_bindings_core::config;
 use fetchwise_bindings_core::journal_sink::JournalSink;
+use fetchwise_bindings_core::select_many::select_many;
 
 /// A selector and the log that it records into.
 pub(crate) struct Core {
@@ -301,6 +303,38 @@ impl Selector {
         Ok(self.core.decision(py, decided, situation.hint))
     }
 
+    /// Decides about many URLs as `select` does about one, and returns the decisions in the same order.
+    ///
+    /// With many domains this takes less time, because the evidence of several URLs is requested from memory at once.
+    /// The arguments apply to all URLs; each link is known by its URL. Raises `UrlError` if one of them cannot be
+    /// fetched.
+    ///
+    /// >>> [decision.fetcher for decision in fetchwise.Selector().select_many(["https://a.example/", "https://b.example/"])]
+    /// ['direct_access', 'direct_access']
+    #[pyo3(signature = (urls, *, hint=None, wanted=None, excluded=None, attempts=None, heuristics=None, at=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords")]
+    fn select_many(
+        &self,
+        py: Python<'_>,
+        urls: &Bound<'_, PyAny>,
+        hint: Option<&str>,
+        wanted: Option<&str>,
+        excluded: Option<Vec<String>>,
+        attempts: Option<u32>,
+        heuristics: Option<&Bound<'_, PyAny>>,
+        at: Option<f64>,
+    ) -> PyResult<Vec<Decision>> {
+        if urls.is_instance_of::<PyString>() {
+            return Err(PyTypeError::new_err("invalid urls: expected a list of URLs, not one text"));
+        }
+        let urls = urls.try_iter()?.map(|url| convert::url(&url?)).collect::<PyResult<Vec<_>>>()?;
+        let known = convert::known(heuristics)?;
+        let wish = DecisionOptions { hint, wanted, excluded: excluded.as_deref(), attempts };
+        let all = self.context(LinkState::default(), wish, at, &known)?;
+        let decided = select_many(&self.core.kept, &urls, &all).map_err(|error| errors::url(&error))?;
+        Ok(decided.into_iter().map(|decided| self.core.decision(py, decided, all.hint)).collect())
+    }
+
     /// Explains the decision that `select` would make.
     #[pyo3(signature = (url, *, hint=None, wanted=None, excluded=None, attempts=None, heuristics=None, link=None, at=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords")]
@@ -504,14 +538,25 @@ impl Selector {
     fn situation<'k>(
         &self,
         url: &Url,
-        DecisionOptions { hint, wanted, excluded, attempts }: DecisionOptions<'_>,
+        wish: DecisionOptions<'_>,
         (link, at): (Option<&str>, Option<f64>),
+        heuristics: &'k [fetchwise::heuristic::Heuristic],
+    ) -> PyResult<SelectContext<'k>> {
+        let state = self.core.kept.link_state(link.unwrap_or_else(|| identity(url)));
+        self.context(state, wish, at, heuristics)
+    }
+
+    fn context<'k>(
+        &self,
+        link: LinkState,
+        DecisionOptions { hint, wanted, excluded, attempts }: DecisionOptions<'_>,
+        at: Option<f64>,
         heuristics: &'k [fetchwise::heuristic::Heuristic],
     ) -> PyResult<SelectContext<'k>> {
         let excluded = excluded.map_or(Ok(FetcherSet::EMPTY), |names| self.core.set(names))?;
         Ok(SelectContext {
             now: convert::at(at)?,
-            link: self.core.kept.link_state(link.unwrap_or_else(|| identity(url))),
+            link,
             hint: convert::hint(hint)?,
             excluded,
             attempts: attempts.unwrap_or(excluded.len() as u32),

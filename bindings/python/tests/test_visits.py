@@ -150,3 +150,19 @@ def test_forgetting_lasts(tmp_path: pathlib.Path) -> None:
             selector.forget()
     with fetchwise.Selector(journal=tmp_path) as selector:
         assert selector.masses("domain", "example.org", "playwright")["attempts"] == 0
+
+
+def test_many_urls_get_the_decisions_that_each_gets_alone() -> None:
+    selector, at = fetchwise.Selector(fetchers=["direct_access", "playwright"]), 1_790_000_000.0
+    for n in range(60):
+        selector.record(fetchwise.Attempt(f"https://site{n % 7}.org/{n}", "playwright", at=at).delivered())
+    urls = [f"https://site{n % 11}.org/new/{n}" for n in range(40)]
+    many = selector.select_many(iter(urls), at=at)
+    fields = [(one.fetcher, one.source, one.confidence) for one in (selector.select(url, at=at) for url in urls)]
+    assert [(one.fetcher, one.source, one.confidence) for one in many] == fields
+    assert selector.select_many([]) == []
+    assert selector.select_many(urls[:1], wanted="playwright")[0].source == "requested"
+    with pytest.raises(fetchwise.UrlError):
+        selector.select_many(["https://example.org/", "ftp://example.org/"])
+    with pytest.raises(TypeError):
+        selector.select_many("https://example.org/")

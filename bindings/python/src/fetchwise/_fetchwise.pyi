@@ -63,6 +63,17 @@ class Selector:
         link: str | None = None,
         at: float | None = None,
     ) -> Decision: ...
+    def select_many(
+        self,
+        urls: Iterable[object],
+        *,
+        hint: _Hint | None = None,
+        wanted: str | None = None,
+        excluded: Sequence[str] | None = None,
+        attempts: int | None = None,
+        heuristics: _Pairs | None = None,
+        at: float | None = None,
+    ) -> list[Decision]: ...
     def explain(
         self,
         url: object,

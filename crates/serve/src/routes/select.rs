@@ -10,6 +10,7 @@ use axum::response::Response;
 use axum::routing::post;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use url::Url;
 
 use super::Shared;
 use crate::auth::Client;
@@ -19,8 +20,9 @@ use crate::problem::Problem;
 use crate::request_body;
 use crate::routes::decision_context::{CallerContext, ResolvedContext, wrong};
 use crate::state::State;
-use fetchwise::heuristic::url::parse;
+use fetchwise::heuristic::url::{UrlError, parse};
 use fetchwise::router::RouteError;
+use fetchwise::selector::Selector;
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/v1/select", post(select))
@@ -45,7 +47,16 @@ async fn select(Get(state): Shared, Extension(client): Extension<Client>, body: 
     Ok(json_response::bytes(StatusCode::OK, out, "application/json"))
 }
 
-/// Decides about the URLs of a body, one after the other, so that one of them at a time is in memory besides the text.
+/// One item of the body, read.
+struct Asked {
+    text: String,
+    url: Result<Url, UrlError>,
+    id: Option<String>,
+    /// The item's own context; `Ok(None)` for that of all.
+    own: Result<Option<ResolvedContext>, Problem>,
+}
+
+/// Decides about the URLs of a body in groups, so that only few of them are in memory besides the text.
 fn decide_all(state: &State, body: &[u8]) -> Result<Vec<u8>, Problem> {
     let Some(urls) = request_body::items(body, "urls", state.options.max_items)?.filter(|_| is_object(body)) else {
         return Err(Problem::bad_request("the body is not valid for this route: expected an object with `urls`"));
@@ -58,46 +69,54 @@ fn decide_all(state: &State, body: &[u8]) -> Result<Vec<u8>, Problem> {
     let all = ResolvedContext::of(&said, state)?;
     let mut out = Vec::with_capacity(64 + 256 * urls.len());
     out.push(b'[');
-    for (place, item) in urls.into_iter().enumerate() {
-        if place > 0 {
-            out.push(b',');
+    for group in urls.chunks(Selector::PREFETCHED) {
+        let mut read = Vec::with_capacity(group.len());
+        for item in group {
+            read.push(asked(state, item.get().as_bytes(), &said)?);
         }
-        let text = item.get().as_bytes();
-        match text.first() {
-            Some(b'"') => {
-                let url: String = request_body::parse(text)?;
-                decide(state, &url, None, &all, &mut out);
+        state.selector.prefetch(read.iter().filter_map(|asked| asked.url.as_ref().ok()));
+        for asked in read {
+            if out.len() > 1 {
+                out.push(b',');
             }
-            Some(b'{') => {
-                let (Link { url }, own): (_, CallerContext) = request_body::parse_both(text)?;
-                let id = own.id.clone();
-                match ResolvedContext::of(&own.or(&said), state) {
-                    Ok(known) => decide(state, &url, id.as_deref(), &known, &mut out),
-                    Err(problem) => {
-                        write(&mut out, &ProblemJson::of_url(Some(&url), problem.error_type(), problem.words()));
-                    }
-                }
-            }
-            _ => {
-                return Err(Problem::bad_request(
-                    "the body is not valid for this route: expected a URL as text, or an object with a `url`",
-                ));
-            }
+            decide(state, asked, &all, &mut out);
         }
     }
     out.push(b']');
     Ok(out)
 }
 
+/// Reads one item: a URL as text, or an object with a URL and its own statements.
+fn asked(state: &State, item: &[u8], said: &CallerContext) -> Result<Asked, Problem> {
+    let (text, id, own) = match item.first() {
+        Some(b'"') => (request_body::parse(item)?, None, Ok(None)),
+        Some(b'{') => {
+            let (Link { url }, own): (_, CallerContext) = request_body::parse_both(item)?;
+            let id = own.id.clone();
+            (url, id, ResolvedContext::of(&own.or(said), state).map(Some))
+        }
+        _ => {
+            return Err(Problem::bad_request(
+                "the body is not valid for this route: expected a URL as text, or an object with a `url`",
+            ));
+        }
+    };
+    Ok(Asked { url: parse(text.trim()), text, id, own })
+}
+
 fn is_object(body: &[u8]) -> bool {
     body.trim_ascii_start().starts_with(b"{")
 }
 
-fn decide(state: &State, text: &str, id: Option<&str>, known: &ResolvedContext, out: &mut Vec<u8>) {
-    let decided = parse(text.trim()).map_err(RouteError::from).and_then(|url| known.decide(id, &url, state));
-    match decided {
-        Ok(decided) => write(out, &known.json(text, &decided, state)),
-        Err(error) => write(out, &ProblemJson::of_route(text, &error)),
+fn decide(state: &State, asked: Asked, all: &ResolvedContext, out: &mut Vec<u8>) {
+    let Asked { text, url, id, own } = asked;
+    let known = match &own {
+        Ok(own) => own.as_ref().unwrap_or(all),
+        Err(problem) => return write(out, &ProblemJson::of_url(Some(&text), problem.error_type(), problem.words())),
+    };
+    match url.map_err(RouteError::from).and_then(|url| known.decide(id.as_deref(), &url, state)) {
+        Ok(decided) => write(out, &known.json(&text, &decided, state)),
+        Err(error) => write(out, &ProblemJson::of_route(&text, &error)),
     }
 }
 
