@@ -301,6 +301,11 @@ impl Stats {
         self.rows.iter().map(|(key, counted)| (key.as_str(), &counted.row))
     }
 
+    /// Returns the row of `key`.
+    pub fn row(&self, key: &str) -> Option<&Row> {
+        self.rows.get(key).map(|counted| &counted.row)
+    }
+
     /// Returns the rows: days and weeks in order, all others by descending number of attempts, then by key.
     pub fn rows(&self) -> Vec<(String, Row)> {
         let mut rows: Vec<(String, Row)> = self.iter().map(|(key, row)| (key.to_owned(), *row)).collect();

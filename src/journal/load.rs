@@ -30,6 +30,8 @@ use fetchwise_types::time::Timestamp;
 pub struct LoadReport {
     /// Counts of the records read after the snapshot.
     pub replayed: ReplayReport,
+    /// Sequence number of the last record that the load covers.
+    pub last_seq: u64,
     /// Snapshot that the load began with, if any.
     pub snapshot: Option<RecoveryPoint>,
     /// State of every link that is at risk or was paused.
@@ -231,11 +233,20 @@ pub(super) fn into_report(
     for of in &importance {
         selector.set_importance(&of.kind, of.value.as_deref(), f64::from(of.importance));
     }
-    LoadReport { replayed: fold.replayed, snapshot, links, host_levels, host_pauses, importance, missing_before: None }
+    LoadReport {
+        replayed: fold.replayed,
+        last_seq: fold.covers_seq,
+        snapshot,
+        links,
+        host_levels,
+        host_pauses,
+        importance,
+        missing_before: None,
+    }
 }
 
 /// Returns the level of a host after a pause of `paused`. The pause was `base * 2^level`, and the level rose after it.
-fn level_after(paused: Duration, base: Duration) -> u8 {
+pub(super) fn level_after(paused: Duration, base: Duration) -> u8 {
     let times = (paused.as_millis() / base.as_millis().max(1)).max(1);
     (times.ilog2() as u8 + 1).min(MAX_RISK_LEVEL)
 }

@@ -40,6 +40,7 @@ mod column_codec;
 mod entry;
 mod error;
 mod fold;
+mod follow;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod load;
@@ -67,6 +68,7 @@ pub use fetchwise_log::{
     Acknowledgement, AppendError, DEFAULT_SEGMENT_BYTES, Damage, Durability, Error as LogError, Health, Lost, Metrics,
     OnFull, OpenCheck, Progress, Recovery, Ticket, TornTail, UnknownName, WaitError,
 };
+pub use follow::{Follower, apply};
 pub use load::{
     Importances, LoadReport, LogInfo, importances, inspect_with_progress, load, load_with_progress, survey,
 };

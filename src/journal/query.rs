@@ -45,6 +45,10 @@ pub struct AttemptQuery {
     pub until: Option<Timestamp>,
     /// Outcome.
     pub ended: Option<OutcomeFilter>,
+    /// Only attempts recorded before this sequence number: the last one of the page before, newest first.
+    pub before_seq: Option<u64>,
+    /// Only attempts recorded after this sequence number: the last one of the page before, oldest first.
+    pub after_seq: Option<u64>,
 }
 
 /// Filter on the outcome of attempts.
@@ -100,9 +104,18 @@ impl AttemptQuery {
             && self.until.zip(earliest).is_none_or(|(until, earliest)| earliest <= until.as_millis())
     }
 
+    /// Returns whether a match may have one of these sequence numbers, the second of which is after the last.
+    fn may_be_between(&self, first_seq: u64, next_seq: Option<u64>) -> bool {
+        self.before_seq.is_none_or(|before| first_seq < before)
+            && self.after_seq.zip(next_seq).is_none_or(|(after, next)| next.saturating_sub(1) > after)
+    }
+
     /// Returns whether a record is a matching attempt that no known tombstone covers. Copies nothing, except for an
     /// error type.
     fn fits(&self, seq: u64, record: &RecordRef<'_>, forgotten: &TombstoneSet) -> Result<bool, SchemaError> {
+        if self.before_seq.is_some_and(|before| seq >= before) || self.after_seq.is_some_and(|after| seq <= after) {
+            return Ok(false);
+        }
         if self.domain.as_deref().is_some_and(|domain| schema::key_of_domain(domain) != record.key_hash) {
             return Ok(false);
         }
@@ -234,7 +247,8 @@ impl RunningQuery<'_> {
         let mut plan = SegmentPlan { may_hold: Vec::new(), bytes: Vec::new(), read: Vec::new() };
         for (index, segment) in reader.segments().enumerate() {
             let times = reader.segment_times(index)?;
-            plan.may_hold.push(times.is_none_or(|times| self.query.may_be_in(times.earliest, times.latest)));
+            let is_in_time = times.is_none_or(|times| self.query.may_be_in(times.earliest, times.latest));
+            plan.may_hold.push(is_in_time && self.query.may_be_between(segment.first_seq, segment.next_seq));
             plan.bytes.push(segment.bytes);
             plan.read.push(false);
         }

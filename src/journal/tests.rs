@@ -632,6 +632,25 @@ fn a_query_returns_what_a_replay_returns() {
     assert_eq!((found.segments.1, seen.len()), (1, 3));
     assert_eq!(look(&AttemptQuery::default(), Order::NewestFirst, Some(0)).1.segments.1, 0);
 
+    // Page by page, each from the end of the last one.
+    for order in [Order::NewestFirst, Order::OldestFirst] {
+        let mut wanted = AttemptQuery { domain: Some("s0.org".to_owned()), ..AttemptQuery::default() };
+        let whole = look(&wanted, order, None).0;
+        let mut paged = Vec::new();
+        loop {
+            let (page, found) = look(&wanted, order, Some(7));
+            let Some((last, _)) = page.last().cloned() else { break };
+            let is_early = paged.len() < 14;
+            assert!(is_early || order == Order::NewestFirst || found.segments.1 < found.segments.0, "{found:?}");
+            paged.extend(page);
+            match order {
+                Order::NewestFirst => wanted.before_seq = Some(last),
+                Order::OldestFirst => wanted.after_seq = Some(last),
+            }
+        }
+        assert!(paged == whole && paged.len() > 30, "{} of {}", paged.len(), whole.len());
+    }
+
     // By id, and with the rest of its fetch.
     let (seq, one) = seen[1].clone();
     assert_eq!(super::attempt(dir.path(), one.id).unwrap(), Some((seq, one.clone())));

@@ -212,6 +212,12 @@ impl AttemptStore {
         lock(&self.counts).figures[place].clone()
     }
 
+    /// Returns whether there are figures for `key`.
+    pub(crate) fn has_row(&self, by: By, key: &str) -> bool {
+        let place = GROUPINGS.iter().position(|grouping| *grouping == by).unwrap_or_default();
+        lock(&self.counts).figures[place].row(key).is_some()
+    }
+
     /// Calls `f` with the figures over time. Recording is blocked meanwhile, so `f` must be short.
     pub(crate) fn with_series<T>(&self, f: impl FnOnce(&Series) -> T) -> T {
         f(&lock(&self.counts).series)

@@ -12,6 +12,7 @@
 //! Invariant: no task blocks the runtime. Code that reads the log or a long body runs on a separate thread.
 
 mod assets;
+pub mod attempt_filter;
 mod attempt_id_set;
 mod attempt_sink;
 mod auth;

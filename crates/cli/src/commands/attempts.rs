@@ -18,6 +18,7 @@ use fetchwise::heuristic::url::parse;
 use fetchwise::journal::{self, AttemptQuery, Order, OutcomeFilter, QueryStats};
 use fetchwise::rfc3339;
 use fetchwise::unknown_name::UnknownName;
+use fetchwise_serve::attempt_filter::parse_outcome;
 
 /// Show single attempts by URL, link, domain, time or outcome
 ///
@@ -43,7 +44,7 @@ pub(crate) struct AttemptsArgs {
     #[command(flatten)]
     pub(crate) range: AttemptRange,
     /// Show only this outcome: content, failed, blocked, or an error type
-    #[arg(long, value_name = "OUTCOME", value_parser = read_outcome)]
+    #[arg(long, value_name = "OUTCOME", value_parser = parse_outcome)]
     pub(crate) outcome: Option<OutcomeFilter>,
     /// Show at most N attempts
     #[arg(long, value_name = "N")]
@@ -155,14 +156,4 @@ fn line(attempt: &Attempt) -> String {
 fn read_url(text: &str) -> Result<String, Failure> {
     let url = parse(text.trim()).map_err(|error| Failure::usage(format_args!("{}: {error}", plain(text))))?;
     Ok(url.into())
-}
-
-fn read_outcome(text: &str) -> Result<OutcomeFilter, String> {
-    Ok(match text.trim() {
-        "content" | "delivered" | "success" => OutcomeFilter::Content,
-        "failed" => OutcomeFilter::Failed,
-        "blocked" => OutcomeFilter::Blocked,
-        "" => return Err("expected content, failed, blocked, or an error type such as timeout".to_owned()),
-        name => OutcomeFilter::Error(name.to_owned()),
-    })
 }

@@ -17,6 +17,7 @@ use super::problem::Problem;
 use super::state::State;
 use crate::metrics::fleet::FleetMetrics;
 
+mod attempts;
 mod classify;
 mod dashboard;
 mod decision_context;
@@ -51,6 +52,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(select::routes())
         .merge(explain::routes())
         .merge(record_attempts::routes())
+        .merge(attempts::routes())
         .merge(classify::routes())
         .merge(visits::routes())
         .merge(forget::routes())

@@ -172,3 +172,56 @@ fn a_second_server_of_the_same_directory_is_refused() {
     let (dir, ..) = server.end("-TERM");
     assert!(!dir.path().join("data/SERVE").exists());
 }
+
+#[test]
+fn attempts_are_listed_page_by_page_with_the_filters_of_the_command() {
+    let server = Server::start(&[]);
+    let made = |n: u128| {
+        let mut one =
+            attempt(&format!("https://{}.org/{n}", ["e", "www.f"][n as usize % 2]), "direct_access", n % 3 > 0);
+        one["id"] = json!(id(n + 1));
+        one["attempted_at"] = json!(format!("2026-03-0{}T12:00:00Z", 1 + n / 10));
+        one
+    };
+    server.ask("POST", "/v1/attempts", &lines(&(0..60).map(made).collect::<Vec<_>>())).of(200);
+    let paged = |query: &str| {
+        let (mut all, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = server.get(&format!("/v1/attempts?{query}&limit=7&cursor={cursor}")).of(200);
+            let attempts = page["attempts"].as_array().unwrap();
+            assert!(attempts.len() <= 7);
+            all.extend(attempts.iter().cloned());
+            match page["next"].as_str() {
+                Some(next) => cursor = next.to_owned(),
+                None => break all,
+            }
+        }
+    };
+    for (query, args) in [
+        ("", &[][..]),
+        ("order=oldest", &["--oldest-first"]),
+        ("domain=f.org", &["--domain", "f.org"]),
+        ("domain=www.f.org&outcome=failed", &["--domain", "f.org", "--outcome", "failed"]),
+        ("outcome=content&order=oldest", &["--outcome", "content", "--oldest-first"]),
+        ("since=2026-03-02&until=2026-03-04T00:00:00Z", &["--since", "2026-03-02", "--until", "2026-03-04"]),
+        ("url=https%3A%2F%2Fe.org%2F4", &["--url", "https://e.org/4"]),
+        ("link=https%3A%2F%2Fe.org%2F8", &["--link", "https://e.org/8"]),
+    ] {
+        let want = server.beside(&[&["attempts"], args].concat());
+        assert!(!want.is_empty(), "{query}");
+        assert_eq!(paged(query), want, "{query}");
+    }
+    assert_eq!(server.get("/v1/attempts").of(200)["attempts"].as_array().unwrap().len(), 50, "the default limit");
+    for (query, word) in [
+        ("outcome=blokced_403", "blocked_403"),
+        ("order=up", "newest"),
+        ("since=yesterday", "7d"),
+        ("since=2026-03-02&until=2026-03-01", "later"),
+        ("cursor=x", "next"),
+        ("domain=%20", "domain"),
+        ("url=no", "url"),
+    ] {
+        let problem = server.get(&format!("/v1/attempts?{query}")).of(422);
+        assert!(problem["error"].as_str().unwrap().contains(word), "{query}: {problem}");
+    }
+}

@@ -126,6 +126,8 @@ fn every_route_responds_as_described() {
         ("/v1/ban-rate?domain=blocks.org", "/v1/ban-rate"),
         ("/v1/ban-rate", "/v1/ban-rate"),
         ("/v1/ban-rate?domain=%20", "/v1/ban-rate"),
+        ("/v1/attempts?limit=2", "/v1/attempts"),
+        ("/v1/attempts?outcome=blokced", "/v1/attempts"),
         ("/v1/hosts", "/v1/hosts"),
         ("/v1/hosts?state=x", "/v1/hosts"),
         ("/v1/links", "/v1/links"),
