@@ -84,6 +84,7 @@
 //! | `json`, `config` | attempts and decisions as JSON, analytics over a journal; settings from TOML |
 //! | `pipeline` | visits on tokio, plain HTTP, child processes, stores |
 //! | `browser` | Chromium over the DevTools protocol |
+//! | `identity` | signed requests: keys, signatures, the key directory |
 //! | `tracing` | spans and events of visits |
 //! | `metrics` | counters, as a collector for a registry of `prometheus-client` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -119,6 +120,8 @@ pub mod visit;
 pub use fetchwise_detect as detect;
 #[cfg(feature = "pipeline")]
 pub use fetchwise_fetchers::{fetch, robots, store};
+#[cfg(feature = "identity")]
+pub use fetchwise_identity as identity;
 pub use fetchwise_pace as pace;
 pub use fetchwise_types::{
     attempt, consent, decision, fetch_result, heuristic, provenance, registry, response, robots_use, time, unknown_name,

@@ -4,9 +4,11 @@ use std::fmt::Debug;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use url::Url;
+
 use super::error::InvalidValue;
 use super::value::{CompactThreshold, CostConfig};
-use super::{Config, FetcherConfig, PriorConfig};
+use super::{Config, FetcherConfig, PriorConfig, SigningMode};
 use fetchwise_types::registry::{MAX_CANDIDATES, canonical};
 
 /// Longest name of a fetcher, in bytes.
@@ -23,6 +25,7 @@ impl Config {
         let mut found = InvalidValues::default();
         self.check_numbers(&mut found);
         self.check_pace(&mut found);
+        self.check_identity(&mut found);
         self.check_log(&mut found);
         self.check_fetchers(&mut found);
         (0..).zip(&self.fetchers).for_each(|(place, fetcher)| fetcher.check(place, &mut found));
@@ -84,6 +87,33 @@ impl Config {
         found.within("browser.tabs", self.browser.tabs, 1..=usize::MAX, "expected 1 or more");
         found.within("browser.quiet", self.browser.quiet, DEADLINES, deadline);
         found.within("browser.max_settle", self.browser.max_settle, DEADLINES, deadline);
+    }
+
+    fn check_identity(&self, found: &mut InvalidValues) {
+        let identity = &self.identity;
+        let mut bad = |key: &str, value: &str, expected: &str| {
+            found.bad(&["identity", key], format!("{value:?}"), expected.to_owned());
+        };
+        if identity.mode == Some(SigningMode::Learned) {
+            bad("mode", "learned", "expected \"never\" or \"always\"; this version does not learn where to sign");
+        }
+        let url = |text: &String| Url::parse(text).ok();
+        let is_origin =
+            |url: Url| url.scheme() == "https" && format!("{}/", url.origin().ascii_serialization()) == url.as_str();
+        if let Some(agent) = identity.agent.as_ref().filter(|agent| !url(agent).is_some_and(is_origin)) {
+            bad("agent", agent, "expected an https origin without a path, such as \"https://bot.example\"");
+        }
+        let is_page = |url: Url| matches!(url.scheme(), "http" | "https") && url.as_str().is_ascii();
+        if let Some(about) = identity.about.as_ref().filter(|about| !url(about).is_some_and(is_page)) {
+            bad("about", about, "expected an http or https URL");
+        }
+        let is_token = |name: &str| {
+            (1..=64).contains(&name.len())
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        };
+        if let Some(name) = identity.name.as_ref().filter(|name| !is_token(name)) {
+            bad("name", name, "expected 1 to 64 letters, digits, - or _, such as \"ExampleBot\"");
+        }
     }
 
     fn check_log(&self, found: &mut InvalidValues) {

@@ -27,8 +27,8 @@ pub use router_table::{LearnedRoute, TableWarnings, learned_table, load_route_ta
 pub use secret::{Secret, without_password};
 pub use sections::{
     BackoffConfig, BrowserConfig, ConsentConfig, DetectConfig, DurabilityName, FetcherConfig, FleetConfig, FleetScope,
-    HttpConfig, ImportanceConfig, ImportanceMode, LicenseUse, LogConfig, NetworkConfig, PriorConfig, RobotsConfig,
-    RolloutConfig, ScoringConfig,
+    HttpConfig, IdentityConfig, ImportanceConfig, ImportanceMode, LicenseUse, LogConfig, NetworkConfig, PriorConfig,
+    RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp, SigningCoverage, SigningForm, SigningMode,
 };
 pub use sections::{PaceConfig, PaceHostConfig};
 pub use value::{CompactThreshold, CostConfig};
@@ -96,6 +96,8 @@ pub struct Config {
     pub backoff: BackoffConfig,
     /// Requests.
     pub http: HttpConfig,
+    /// Signed requests.
+    pub identity: IdentityConfig,
     /// Request rates of hosts.
     pub pace: PaceConfig,
     /// Automatic fallback to the router table.
@@ -155,6 +157,7 @@ mod tests {
             ("[consent]\non_reserved = 'marc'", "did you mean \"mark\"?"),
             ("[consent]\nlicenses = 'read'", "unknown variant `read`"),
             ("[robots]\nuse = 'obay'", "line 2: unknown use of robots.txt \"obay\"; did you mean \"obey\"?"),
+            ("[identity]\nmode = 'sometimes'", "line 2: unknown variant `sometimes`, expected one of `never`"),
             ("half_life_days = 'long'", "line 1: invalid type: string \"long\""),
         ] {
             let error = error_of(text);
@@ -165,6 +168,13 @@ mod tests {
     #[test]
     fn a_value_out_of_its_range_comes_with_its_line_and_the_range() {
         for (text, want) in [
+            ("[identity]\nagent = 'http://b'", "line 2: invalid identity.agent \"http://b\": expected an https origin"),
+            ("[identity]\nname = 'My Bot'", "line 2: invalid identity.name \"My Bot\": expected 1 to 64 letters"),
+            ("[identity]\nabout = 'me'", "line 2: invalid identity.about \"me\": expected an http or https URL"),
+            (
+                "[identity]\nmode = 'learned'",
+                "line 2: invalid identity.mode \"learned\": expected \"never\" or \"always\"",
+            ),
             ("\nhalf_life_days = 3", "c.toml, line 2: invalid half_life_days 3.0: expected 7 to 365"),
             ("half_life_days = nan", "line 1: invalid half_life_days NaN"),
             ("[scoring]\npage_value = 1\nsuccess_discount = 1.0", "line 3: invalid scoring.success_discount 1.0"),

@@ -238,6 +238,81 @@ pub struct NetworkConfig {
     pub allow_private: bool,
 }
 
+/// Which requests are signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SigningMode {
+    /// None.
+    Never,
+    /// Signed requests alongside unsigned ones.
+    Learned,
+    /// Each plain https request.
+    Always,
+}
+
+/// The parts of a request that a signature covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SigningCoverage {
+    /// Authority, method and path.
+    #[default]
+    Request,
+    /// The authority.
+    Authority,
+}
+
+/// The form of `Signature-Agent`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SigningForm {
+    /// The one that the host's vendor reads.
+    #[default]
+    Auto,
+    /// A dictionary, as the draft demands.
+    Dictionary,
+    /// A string, as older drafts had it.
+    String,
+}
+
+/// Plain http requests that are signed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SignedHttp {
+    /// None.
+    #[default]
+    Never,
+    /// Those to loopback addresses, for tests.
+    Loopback,
+}
+
+/// `[identity]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct IdentityConfig {
+    /// Which requests are signed.
+    pub mode: Option<SigningMode>,
+    /// Https origin that publishes the keys.
+    pub agent: Option<String>,
+    /// Product token.
+    pub name: Option<String>,
+    /// URL of a page about the crawler.
+    pub about: Option<String>,
+    /// Mail address or URL for questions.
+    pub contact: Option<String>,
+    /// Networks that requests come from, as CIDR.
+    pub ips: Vec<String>,
+    /// Directory of the keys.
+    pub keys: Option<PathBuf>,
+    /// Environment variable that holds the key (PEM), instead of files.
+    pub key_env: Option<String>,
+    /// The parts of a request that a signature covers.
+    pub coverage: Option<SigningCoverage>,
+    /// The form of `Signature-Agent`.
+    pub form: Option<SigningForm>,
+    /// Plain http requests that are signed.
+    pub http: Option<SignedHttp>,
+}
+
 /// Evidence that a node of a fleet receives from its peers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -100,6 +100,7 @@ fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failure> {
         Command::Rollout(args) => commands::rollout::run(args, &settings, out),
         Command::Serve(args) => commands::serve::run(args, &settings, out),
         Command::Fleet(args) => commands::fleet::run(args, &settings, out),
+        Command::Identity(args) => commands::identity::run(args, &settings, out),
         Command::Demo(args) => commands::demo::run(args, &settings, out),
         Command::Maintain(command) => commands::maintenance::run(command, &settings, out),
         Command::Completions(_) | Command::Config(_) | Command::Man(_) | Command::Simulate(_) | Command::Testbed(_) => {
@@ -121,6 +122,7 @@ mod tests {
         ("fleet", cfg!(feature = "fleet"), "serve --listen 127.0.0.1:0 --fleet nats://127.0.0.1:4222"),
         ("fleet", cfg!(feature = "fleet"), "import --fleet nats://127.0.0.1:4222 no-such-file.jsonl"),
         ("fleet", cfg!(feature = "fleet"), "forget --domain example.org --fleet nats://127.0.0.1:4222"),
+        ("identity", cfg!(feature = "identity"), "identity show"),
         ("parquet", cfg!(feature = "parquet"), "export --format parquet"),
         ("simulate", cfg!(feature = "simulate"), "simulate --world W1"),
         ("sqlite", cfg!(feature = "sqlite"), "export --sqlite attempts.db"),

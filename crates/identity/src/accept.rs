@@ -18,22 +18,22 @@ const TAG: &str = "web-bot-auth";
 
 /// The signature that a server asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct SignatureRequest {
     pub(crate) label: String,
     pub(crate) components: Vec<Component>,
     pub(crate) nonce: Option<String>,
 }
 
-impl Wanted {
+impl SignatureRequest {
     /// Reads an `Accept-Signature` header. Returns the first member that asks for a signature of ours.
     ///
     /// ```
-    /// use fetchwise_identity::Wanted;
+    /// use fetchwise_identity::SignatureRequest;
     ///
-    /// let wanted = Wanted::read(r#"sig2=("@authority" "@query");nonce="c2VydmVy";tag="web-bot-auth""#).unwrap();
+    /// let wanted = SignatureRequest::read(r#"sig2=("@authority" "@query");nonce="c2VydmVy";tag="web-bot-auth""#).unwrap();
     /// assert_eq!(wanted.label(), "sig2");
-    /// assert!(Wanted::read(r#"sig1=("content-digest");tag="web-bot-auth""#).is_none());
-    /// assert!(Wanted::read("sig1=(\"@authority\");tag=\"payment\"").is_none());
+    /// assert!(SignatureRequest::read(r#"sig1=("content-digest");tag="web-bot-auth""#).is_none());
+    /// assert!(SignatureRequest::read("sig1=(\"@authority\");tag=\"payment\"").is_none());
     /// ```
     pub fn read(header: &str) -> Option<Self> {
         let members: Dictionary = Parser::new(header).parse().ok()?;
@@ -80,7 +80,8 @@ mod tests {
     #[test]
     fn a_request_has_label_components_and_nonce() {
         let wanted =
-            Wanted::read(r#"x=1, sig9=("@authority" "@query" "signature-agent";key="sig9");nonce="abc""#).unwrap();
+            SignatureRequest::read(r#"x=1, sig9=("@authority" "@query" "signature-agent";key="sig9");nonce="abc""#)
+                .unwrap();
         let names: Vec<&str> = wanted.components.iter().map(|component| &*component.name).collect();
         assert_eq!((wanted.label(), names), ("sig9", vec!["@authority", "@query", "signature-agent"]));
         assert_eq!(wanted.nonce.as_deref(), Some("abc"));
@@ -103,7 +104,7 @@ mod tests {
             "",
             "(((",
         ] {
-            assert_eq!(Wanted::read(header), None, "{header:?}");
+            assert_eq!(SignatureRequest::read(header), None, "{header:?}");
         }
     }
 }

@@ -23,7 +23,7 @@ mod message;
 mod sign;
 pub mod verify;
 
-pub use accept::{MAX_NONCE, Wanted};
+pub use accept::{MAX_NONCE, SignatureRequest};
 pub use agent::{Agent, BadAgent};
 pub use forms::{Form, FormSetting, form_of_vendor, vendor_of_header};
 pub use key::{KeyError, SigningKey};

@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use url::{Host, Url};
 
-use crate::accept::Wanted;
+use crate::accept::SignatureRequest;
 use crate::agent::{Agent, authority_of};
 use crate::clock_check::ClockCheck;
 use crate::forms::{Form, FormSetting, form_of_vendor, vendor_of_header};
@@ -56,7 +56,7 @@ pub struct ToSign<'a> {
     /// A header that the signature covers too: a `crawler-*` header, its name in lower case.
     pub header: Option<(&'a str, &'a str)>,
     /// The signature that the server asked for.
-    pub wanted: Option<&'a Wanted>,
+    pub wanted: Option<&'a SignatureRequest>,
 }
 
 impl<'a> ToSign<'a> {
@@ -512,7 +512,7 @@ mod tests {
 
     #[test]
     fn a_server_gets_the_label_the_components_and_the_nonce_that_it_asked_for() {
-        let wanted = Wanted::read(r#"sig9=("@authority" "@query");nonce="a\"b""#).unwrap();
+        let wanted = SignatureRequest::read(r#"sig9=("@authority" "@query");nonce="a\"b""#).unwrap();
         let url: Url = "https://shop.example/a?q=1".parse().unwrap();
         let signed = signer().sign(&ToSign { wanted: Some(&wanted), ..ToSign::get(&url) }, 1_000_000).unwrap();
         assert!(signed.agent.starts_with("sig9=\"https://"), "{signed:?}");

@@ -7,9 +7,9 @@
 use clap::{Parser, Subcommand};
 
 use super::{
-    attempts, ban_rate, classify, completions, config, demo, explain, export, fetch, fetchers, fleet, hosts, import,
-    importance, links, maintenance, query, replay_policy, rollout, select, serve, simulate, stats, testbed, try_url,
-    unpause,
+    attempts, ban_rate, classify, completions, config, demo, explain, export, fetch, fetchers, fleet, hosts, identity,
+    import, importance, links, maintenance, query, replay_policy, rollout, select, serve, simulate, stats, testbed,
+    try_url, unpause,
 };
 use crate::parse::global::GlobalArgs;
 
@@ -65,6 +65,7 @@ pub(crate) enum Command {
     Rollout(rollout::RolloutArgs),
     Serve(serve::ServeArgs),
     Fleet(fleet::FleetCommand),
+    Identity(identity::IdentityCommand),
     Demo(demo::DemoArgs),
     Testbed(testbed::TestbedArgs),
     #[command(flatten)]

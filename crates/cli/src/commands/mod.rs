@@ -17,6 +17,7 @@ pub(crate) mod fetch;
 pub(crate) mod fetchers;
 pub(crate) mod fleet;
 pub(crate) mod hosts;
+pub(crate) mod identity;
 pub(crate) mod import;
 pub(crate) mod importance;
 pub(crate) mod links;

@@ -12,6 +12,7 @@ use crate::commands::fetch::build_fetchers::BuiltFetchers;
 use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::setup::decider::read_url;
 use crate::setup::fetcher_availability::FetcherAvailability;
+use crate::setup::identity::Identity;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, DIM, ERROR, Output, Table};
@@ -100,7 +101,13 @@ async fn try_all(
         specs.retain(|spec| names.contains(&&*spec.name));
     }
     specs.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-    let made = BuiltFetchers::build(settings, crawl_options, &available, guard(settings, crawl_options)?)?;
+    let made = BuiltFetchers::build(
+        settings,
+        crawl_options,
+        &available,
+        &Identity::load(settings)?,
+        guard(settings, crawl_options)?,
+    )?;
     let detector = settings.detector()?;
     let limits = Limits {
         deadline: visits(settings, crawl_options).deadline,

@@ -17,6 +17,7 @@ use fetchwise::router::{Mode, Router};
 use fetchwise::selector::Selector;
 use tokio::task::JoinHandle;
 
+use super::identity::Identity;
 use super::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, note_labelled, plain, shown};
@@ -31,6 +32,7 @@ pub(crate) struct Reloader {
     selector: Weak<Selector>,
     detectors: Vec<Weak<Detector>>,
     guard: Weak<Guard>,
+    identity: Option<Identity>,
 }
 
 impl Reloader {
@@ -46,7 +48,14 @@ impl Reloader {
             selector: Arc::downgrade(selector),
             detectors: detectors.iter().map(|detector| Arc::downgrade(detector)).collect(),
             guard: Arc::downgrade(guard),
+            identity: None,
         }
+    }
+
+    /// Reloads the keys of this identity too.
+    pub(crate) fn with_identity(mut self, identity: Identity) -> Self {
+        self.identity = Some(identity);
+        self
     }
 
     /// Reads config, router table and rules, and applies them while the crawler runs. Returns a text that says what
@@ -67,6 +76,7 @@ impl Reloader {
         if let Some(path) = rules {
             Detector::from_file(path).map_err(Failure::usage)?;
         }
+        self.identity.as_ref().map_or(Ok(()), |identity| identity.reload(&settings))?;
         let before = selector.router();
         selector.set_router(router.clone()).map_err(|error| settings.router_failure(error))?;
         let read = detectors.iter().try_for_each(|detector| match rules {

@@ -11,6 +11,8 @@ mod fetch;
 mod full_disk;
 #[cfg(unix)]
 mod hostile;
+#[cfg(unix)]
+mod identity;
 mod log_export;
 mod maintenance;
 mod migrating;

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::parse::global::GlobalArgs;
 use crate::setup::fetcher_availability::{BrowserArgs, FetcherAvailability};
+use crate::setup::identity::Identity;
 use crate::setup::settings::{Settings, add_environment, add_options, config_file};
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, ERROR, Output, note, plain, shown, styled};
@@ -125,6 +126,9 @@ fn check_names(resolved: Resolved, global: &GlobalArgs, found: &mut Findings) {
         // Without a list, the log adds candidates.
         let known: Vec<&str> = fetchers.iter().map(|fetcher| canonical(&fetcher.name)).collect();
         found.others.extend(settings.unknown_names(&known).iter().map(ToString::to_string));
+    }
+    if let Err(failure) = Identity::load(&settings) {
+        found.others.push(failure.to_string());
     }
     match FetcherAvailability::find(&settings, &BrowserArgs::default()) {
         Ok(available) => {

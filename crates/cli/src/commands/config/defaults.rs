@@ -47,8 +47,9 @@ pub(super) fn fallback(key: &str, settings: &Settings) -> Option<Fallback> {
         Some(("detect", "block_threshold")) => json!(f64::from(DetectorOptions::default().block_threshold)),
         Some(("rollout", "retry_after")) => return words("never"),
         Some(("rollout", key)) => rollout(key)?,
+        Some(("identity", key)) => return identity(key),
         Some(("robots", "use")) => return words("obey for lists, ignore for URLs on the command line"),
-        Some(("robots", "agent")) => json!(DEFAULT_AGENT),
+        Some(("robots", "agent")) => json!(settings.config.identity.name.as_deref().unwrap_or(DEFAULT_AGENT)),
         Some(("consent", "purposes")) => json!([]),
         Some(("consent", "respect")) => json!(Vocabulary::ALL.iter().map(|known| known.name()).collect::<Vec<_>>()),
         Some(("consent", "on_reserved")) => json!(OnReserved::Skip.name()),
@@ -87,6 +88,20 @@ fn rollout(key: &str) -> Option<Value> {
         "min_hosts" => json!(base.hosts_min),
         _ => return None,
     })
+}
+
+fn identity(key: &str) -> Option<Fallback> {
+    Some(Fallback::Value(match key {
+        "mode" => return words("always if agent is set and a key exists, else never"),
+        "about" => return words("the page /bot of the agent"),
+        "keys" => return words("fetchwise/identity in the user's configuration directory"),
+        "agent" | "name" | "contact" | "key_env" => return words("none"),
+        "ips" => json!([]),
+        "coverage" => json!("request"),
+        "form" => json!("auto"),
+        "http" => json!("never"),
+        _ => return None,
+    }))
 }
 
 fn words(words: &'static str) -> Option<Fallback> {

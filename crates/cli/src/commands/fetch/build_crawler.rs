@@ -14,6 +14,7 @@ use crate::parse::input::is_stdin;
 use crate::setup::background_maintenance;
 use crate::setup::decider::candidate;
 use crate::setup::fetcher_availability::FetcherAvailability;
+use crate::setup::identity::{Identity, robots_agent};
 use crate::setup::reload;
 use crate::setup::reload::Reloader;
 use crate::setup::settings::Settings;
@@ -30,7 +31,7 @@ use fetchwise::journal::{Durability, Journal, JournalOptions, OpenCheck};
 use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::pipeline::{Pipeline, PipelineBuilder};
 use fetchwise::registry::canonical;
-use fetchwise::robots::{DEFAULT_AGENT, RobotsTxt};
+use fetchwise::robots::RobotsTxt;
 use fetchwise::rollout::{Guard, RolloutError};
 use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
 use fetchwise::store::Store;
@@ -82,6 +83,7 @@ impl Crawler {
         let (limits, visits) = (limits(settings, crawl_options), visits(settings, crawl_options));
         let detector = Arc::new(settings.detector()?);
         let guard = guard(settings, crawl_options)?;
+        let identity = Identity::load(settings)?;
         let available = FetcherAvailability::find(settings, &crawl_options.browser)?;
         let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
         warn_torn_tail(recovery.torn.as_ref());
@@ -99,7 +101,7 @@ impl Crawler {
         let (over_arms, said) = Guard::open(journal.dir(), &selector, settings.config.guard()).map_err(about_guard)?;
         said.iter().for_each(reload::report_event);
         let selector = share(selector, &journal, &detector, &over_arms)?;
-        let again = Reloader::new(settings, &selector, &[&detector], &over_arms);
+        let again = Reloader::new(settings, &selector, &[&detector], &over_arms).with_identity(identity.clone());
         let watching = [reload::watch_rollback(&over_arms, &selector), reload::on_hangup(hangups, again)];
         let mut builder = Pipeline::builder(Arc::clone(&selector)).limits(limits).detector(detector);
         if crawl_options.has_queue {
@@ -107,8 +109,8 @@ impl Crawler {
         }
         let browser = available.browser.as_ref().ok().cloned();
         let BuiltFetchers { plain, fetchers, missing, children } =
-            BuiltFetchers::build(settings, crawl_options, &available, guard)?;
-        let agent = settings.config.robots.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+            BuiltFetchers::build(settings, crawl_options, &available, &identity, guard)?;
+        let agent = robots_agent(settings);
         builder = builder.robots(RobotsTxt::new(plain, agent)).consent(settings.config.consent.settings(agent));
         for (name, why) in missing {
             builder = builder.missing(&name, why);

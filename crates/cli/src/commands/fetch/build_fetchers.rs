@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::setup::fetcher_availability::{FetcherAvailability, NoBrowser, download_program, key_variable};
+use crate::setup::identity::Identity;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::note;
@@ -68,13 +69,13 @@ impl BuiltFetchers {
         settings: &Settings,
         crawl_options: &CrawlOptions,
         available: &FetcherAvailability<'_>,
+        identity: &Identity,
         guard: AddressGuard,
     ) -> Result<Self, Failure> {
         let config = &settings.config;
         let dialer = Dialer::new(guard.clone());
-        let plain = Arc::new(
-            http(settings, crawl_options, guard.clone())?.name(PROBE_FETCHER).build().map_err(Failure::usage)?,
-        );
+        let plain = http(settings, crawl_options, guard.clone())?.name(PROBE_FETCHER);
+        let plain = Arc::new(with_identity(plain, settings, identity).build().map_err(Failure::usage)?);
         let mut made = Self {
             plain: Arc::clone(&plain),
             fetchers: Vec::new(),
@@ -113,6 +114,10 @@ impl BuiltFetchers {
             let upstream = upstream(fetcher)?;
             let mut http = http(settings, crawl_options, guard.clone())?;
             let mut dialer = dialer.clone();
+            // Requests of archives and search services, and those that a proxy passes on, are not signed.
+            if upstream.is_none() && matches!(fetcher.method(), FetchMethod::Like(PROBE_FETCHER)) {
+                http = with_identity(http, settings, identity);
+            }
             if let Some(upstream) = upstream {
                 (http, dialer) = (http.upstream(upstream.clone()), dialer.through(upstream));
             }
@@ -262,6 +267,16 @@ fn http(settings: &Settings, crawl_options: &CrawlOptions, guard: AddressGuard) 
     match crawl_options.ca_file.as_ref().or(config.ca_file.as_ref()) {
         Some(file) => http.ca_file(file).map_err(Failure::usage),
         None => Ok(http),
+    }
+}
+
+/// Returns the builder of a client whose requests are signed, if requests are.
+fn with_identity(http: HttpFetcherBuilder, settings: &Settings, identity: &Identity) -> HttpFetcherBuilder {
+    let Some(signer) = identity.signer() else { return http };
+    let http = http.signer(signer);
+    match identity.user_agent().filter(|_| settings.config.http.user_agent.is_none()) {
+        Some(agent) => http.user_agent(agent),
+        None => http,
     }
 }
 

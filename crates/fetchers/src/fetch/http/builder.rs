@@ -26,6 +26,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::connector::Connector;
 use super::decode;
+use super::signing::RequestSigner;
 use crate::fetch::address_guard::AddressGuard;
 use crate::fetch::dial::{Dialer, Resolve, SystemResolver};
 use crate::fetch::http::tracked_connection::TrackingConnector;
@@ -67,6 +68,7 @@ pub struct HttpFetcherBuilder {
     headers: Vec<(String, String)>,
     pub(super) temp_dir: Option<PathBuf>,
     pub(super) keeps_exchange: bool,
+    pub(super) signer: Option<RequestSigner>,
 }
 
 impl fmt::Debug for HttpFetcherBuilder {
@@ -90,6 +92,7 @@ impl Default for HttpFetcherBuilder {
             headers: Vec::new(),
             temp_dir: None,
             keeps_exchange: false,
+            signer: None,
         }
     }
 }
@@ -174,6 +177,13 @@ impl HttpFetcherBuilder {
     #[must_use]
     pub fn keep_exchange(mut self, keep: bool) -> Self {
         self.keeps_exchange = keep;
+        self
+    }
+
+    /// Signs each request that goes out, redirects and resends included. Default: none is signed.
+    #[must_use]
+    pub fn signer(mut self, signer: impl Into<RequestSigner>) -> Self {
+        self.signer = Some(signer.into());
         self
     }
 

@@ -22,6 +22,7 @@ mod decode;
 mod error_chain;
 mod failure;
 mod redirect;
+mod signing;
 mod tracked_connection;
 
 use std::fmt;
@@ -54,6 +55,8 @@ use connector::PeerAddress;
 use cookies::Cookies;
 use failure::Failure;
 use redirect::{RedirectChain, is_redirect};
+pub use signing::RequestSigner;
+use signing::SIGNATURE;
 
 /// Maximum length of a URL in `http::Uri`.
 const MAX_URL: usize = u16::MAX as usize - 1;
@@ -87,6 +90,7 @@ pub struct HttpFetcher {
     proxy: Option<ProxyAccess>,
     temp_dir: Option<PathBuf>,
     keeps_exchange: bool,
+    signer: Option<RequestSigner>,
 }
 
 /// Access to a proxy that takes plain requests.
@@ -123,6 +127,7 @@ impl HttpFetcherBuilder {
             name: self.name,
             temp_dir: self.temp_dir,
             keeps_exchange: self.keeps_exchange,
+            signer: self.signer,
         })
     }
 }
@@ -289,6 +294,10 @@ impl HttpFetcher {
             if let Some(cookies) = &cookies {
                 request.headers_mut().insert(COOKIE, cookies.clone());
             }
+            // After all other headers, and again for each request that goes out.
+            if let Some(signer) = &self.signer {
+                signer.sign(url, request.headers_mut());
+            }
             let sent = self.keeps_exchange.then(|| sent_headers(url, request.headers()));
             // After the copy of the request: a proxy's password is not part of it.
             let proxy = self.proxy.as_ref().filter(|_| url.scheme() == "http");
@@ -302,6 +311,9 @@ impl HttpFetcher {
                 }
                 Ok(response) => {
                     ConnectionCounters::record_response(&response);
+                    if let Some(signer) = &self.signer {
+                        signer.observe(url, response.headers());
+                    }
                     return Ok((response, flight, sent));
                 }
                 Err(_) if flight.as_ref().is_some_and(|flight| flight.counters().was_flooded()) => {
@@ -384,12 +396,14 @@ fn headers_as_text(headers: &HeaderMap) -> Vec<Header> {
     headers.iter().map(|(name, value)| Header::new(name.as_str(), String::from_utf8_lossy(value.as_bytes()))).collect()
 }
 
-/// Returns the headers of a request, including the one that the client adds, named as HTTP/1.1 writes them.
+/// Returns the headers of a request, including the one that the client adds, named as HTTP/1.1 writes them. A signature is
+/// left out: for a minute it would let others repeat the request as this crawler.
 fn sent_headers(url: &Url, headers: &HeaderMap) -> Vec<Header> {
     let host = url.host_str().unwrap_or_default();
     let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
     let mut sent = vec![Header::new("Host", host)];
-    sent.extend(headers_as_text(headers).into_iter().map(|header| Header::new(title_case(&header.name), header.value)));
+    let shown = headers_as_text(headers).into_iter().filter(|header| header.name != SIGNATURE.as_str());
+    sent.extend(shown.map(|header| Header::new(title_case(&header.name), header.value)));
     sent
 }
 

@@ -8,4 +8,5 @@ mod harness;
 mod limits;
 mod ordinary;
 mod redirects;
+mod signatures;
 mod tls;

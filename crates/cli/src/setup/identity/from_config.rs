@@ -1,0 +1,185 @@
+//! The identity of a crawler, from its settings.
+//!
+//! Invariants: without an agent in the config no key is read, and nothing is signed. A key that cannot be used ends the
+//! command before its first request.
+
+use std::env;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use etcetera::BaseStrategy;
+use fetchwise::config::{IdentityConfig, SignedHttp, SigningCoverage, SigningForm, SigningMode};
+use fetchwise::fetch::http::RequestSigner;
+use fetchwise::identity::card::{Profile, RobotsPromise};
+use fetchwise::identity::{Agent, Coverage, Form, FormSetting, KeyDir, KeyDirError, KeySource, Signer, UnixSeconds};
+use fetchwise::pace::{CrawlDelay, PaceMode};
+use fetchwise::robots::RobotsUse;
+use fetchwise::time::Timestamp;
+
+use super::robots_agent;
+use crate::setup::settings::Settings;
+use crate::terminal::exit::Failure;
+use crate::terminal::output::{note, note_labelled};
+
+/// The identity of a crawler.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Identity {
+    signer: Option<Arc<Signer>>,
+    user_agent: Option<String>,
+}
+
+impl Identity {
+    /// Reads the keys if requests are to be signed.
+    pub(crate) fn load(settings: &Settings) -> Result<Self, Failure> {
+        let config = &settings.config.identity;
+        let is_wanted = match config.mode {
+            Some(SigningMode::Never) => false,
+            Some(SigningMode::Always | SigningMode::Learned) => true,
+            None => config.agent.is_some() && has_key(settings)?,
+        };
+        if !is_wanted {
+            if config.mode.is_none() && config.agent.is_some() {
+                note("warning: requests are not signed: there is no key; create one with `fetchwise identity init`");
+            }
+            return Ok(Self::default());
+        }
+        let signer = signer_with(settings, Timestamp::now())?.on_warning(|text| note_labelled("warning", text));
+        let user_agent = config.name.is_some().then(|| profile(settings).map(|profile| profile.user_agent()));
+        Ok(Self { signer: Some(Arc::new(signer)), user_agent: user_agent.transpose()? })
+    }
+
+    /// Returns the signer of plain requests, if they are signed.
+    pub(crate) fn signer(&self) -> Option<RequestSigner> {
+        self.signer.clone().map(RequestSigner::from)
+    }
+
+    /// Returns the `User-Agent` of plain requests, if they are signed.
+    pub(crate) fn user_agent(&self) -> Option<&str> {
+        self.user_agent.as_deref()
+    }
+
+    /// Reads the keys again.
+    pub(crate) fn reload(&self, settings: &Settings) -> Result<(), Failure> {
+        match &self.signer {
+            Some(signer) => signer.reload(seconds(Timestamp::now())).map_err(|error| failure(settings, &error)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the signer of the config, whatever its mode is.
+pub(crate) fn signer_with(settings: &Settings, now: Timestamp) -> Result<Signer, Failure> {
+    let config = &settings.config.identity;
+    let (agent, source) = (agent(settings)?, key_source(settings)?);
+    let signer = Signer::new(agent, source, seconds(now)).map_err(|error| failure(settings, &error))?;
+    let form = match config.form.unwrap_or_default() {
+        SigningForm::Auto => FormSetting::Auto,
+        SigningForm::Dictionary => FormSetting::Always(Form::Dictionary),
+        SigningForm::String => FormSetting::Always(Form::String),
+    };
+    let coverage = match config.coverage.unwrap_or_default() {
+        SigningCoverage::Request => Coverage::Request,
+        SigningCoverage::Authority => Coverage::Authority,
+    };
+    let loopback = config.http == Some(SignedHttp::Loopback);
+    Ok(signer.form(form).coverage(coverage).sign_loopback(loopback))
+}
+
+/// Returns the agent of the config.
+pub(crate) fn agent(settings: &Settings) -> Result<Agent, Failure> {
+    let given = settings.config.identity.agent.as_deref();
+    let given = given.ok_or_else(|| {
+        Failure::usage("missing identity.agent: the https origin that publishes the keys")
+            .advise("add the section that `fetchwise identity init` prints to the config, and name it with --config")
+    })?;
+    Agent::parse(given).map_err(Failure::usage)
+}
+
+/// Returns the profile that the agent publishes.
+pub(crate) fn profile(settings: &Settings) -> Result<Profile, Failure> {
+    let config = &settings.config;
+    let IdentityConfig { about, contact, ips, .. } = config.identity.clone();
+    let ips = ips.iter().map(|text| {
+        let network = text.parse().or_else(|_| text.parse().map(|address: std::net::IpAddr| address.into()));
+        network.map_err(|_| {
+            Failure::usage(format_args!("invalid identity.ips {text:?}: expected a network such as \"192.0.2.0/24\""))
+        })
+    });
+    let pace = config.pace();
+    let robots = config.robots.mode;
+    Ok(Profile {
+        agent: agent(settings)?,
+        name: config.identity.name.clone().unwrap_or_else(|| robots_agent(settings).to_owned()),
+        about,
+        contact,
+        ips: ips.collect::<Result<_, _>>()?,
+        robots: RobotsPromise {
+            obeys: robots == Some(RobotsUse::Obey),
+            keeps_delay: matches!(robots, Some(RobotsUse::Obey | RobotsUse::Delay))
+                && pace.crawl_delay == CrawlDelay::Minimum
+                && pace.mode != PaceMode::Off,
+        },
+        pace: (pace.mode != PaceMode::Off).then_some((pace.max_rate, pace.max_parallel)),
+    })
+}
+
+/// Returns the place of the keys.
+pub(crate) fn key_source(settings: &Settings) -> Result<KeySource, Failure> {
+    match key_variable(settings) {
+        None => key_dir(settings).map(KeySource::Dir),
+        Some(name) => match env::var(name) {
+            Ok(text) if !text.is_empty() => Ok(KeySource::Text(text)),
+            _ => Err(Failure::usage(format_args!("missing key: the variable {name} (identity.key_env) is not set"))
+                .advise("set it to the PEM of an Ed25519 key, or remove identity.key_env to use files")),
+        },
+    }
+}
+
+/// Returns the directory of the keys.
+pub(crate) fn key_dir(settings: &Settings) -> Result<KeyDir, Failure> {
+    if let Some(name) = key_variable(settings) {
+        return Err(Failure::usage(KeyDirError::Variable(name.to_owned()))
+            .advise(KeyDirError::Variable(name.to_owned()).hint()));
+    }
+    let path: PathBuf = match &settings.config.identity.keys {
+        Some(path) => path.clone(),
+        None => {
+            let base = etcetera::choose_base_strategy().map_err(|_| {
+                Failure::usage("no place for keys: there is no home directory")
+                    .advise("set identity.keys in the config")
+            })?;
+            base.config_dir().join("fetchwise/identity")
+        }
+    };
+    Ok(KeyDir::new(path))
+}
+
+fn key_variable(settings: &Settings) -> Option<&str> {
+    settings.config.identity.key_env.as_deref().filter(|name| !name.is_empty())
+}
+
+fn has_key(settings: &Settings) -> Result<bool, Failure> {
+    match key_variable(settings) {
+        Some(name) => Ok(env::var_os(name).is_some_and(|text| !text.is_empty())),
+        None => Ok(key_dir(settings)?.has_keys()),
+    }
+}
+
+/// Returns the failure for an error of keys, with the way out.
+pub(crate) fn failure(settings: &Settings, error: &KeyDirError) -> Failure {
+    let text = match (error, key_variable(settings)) {
+        (KeyDirError::Key { error, .. }, Some(name)) => format!("invalid key in the variable {name}: {error}"),
+        _ => error.to_string(),
+    };
+    let failure = Failure::usage(text);
+    let hint = match key_variable(settings) {
+        Some(_) => "set the variable to the PEM of an Ed25519 key of your own".to_owned(),
+        None => error.hint(),
+    };
+    failure.advise(hint)
+}
+
+/// Returns a time as the identity counts it.
+pub(crate) fn seconds(time: Timestamp) -> UnixSeconds {
+    time.as_millis().div_euclid(1000)
+}

@@ -1,0 +1,23 @@
+//! The identity of a crawler: who signs its requests, and how it names itself.
+//!
+//! `from_config` builds it with the feature `identity`. `without_identity` refuses a config that asks for it.
+
+#[cfg(feature = "identity")]
+mod from_config;
+#[cfg(not(feature = "identity"))]
+mod without_identity;
+
+use fetchwise::robots::DEFAULT_AGENT;
+
+use crate::setup::settings::Settings;
+
+#[cfg(feature = "identity")]
+pub(crate) use from_config::{Identity, agent, failure, key_dir, key_source, profile, seconds, signer_with};
+#[cfg(not(feature = "identity"))]
+pub(crate) use without_identity::Identity;
+
+/// Returns the name by which groups of robots.txt are selected.
+pub(crate) fn robots_agent(settings: &Settings) -> &str {
+    let config = &settings.config;
+    config.robots.agent.as_deref().or(config.identity.name.as_deref()).unwrap_or(DEFAULT_AGENT)
+}

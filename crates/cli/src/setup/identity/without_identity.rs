@@ -1,0 +1,36 @@
+//! A build without signed requests: a config that asks for them is refused.
+//!
+//! Invariants: the signatures are those of `from_config`.
+
+use fetchwise::config::SigningMode;
+use fetchwise::fetch::http::RequestSigner;
+
+use crate::setup::settings::Settings;
+use crate::terminal::exit::Failure;
+
+/// No identity.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity;
+
+impl Identity {
+    /// Fails if requests should be signed.
+    pub(crate) fn load(settings: &Settings) -> Result<Self, Failure> {
+        let config = &settings.config.identity;
+        match (config.mode, &config.agent) {
+            (Some(SigningMode::Never), _) | (None, None) => Ok(Self),
+            _ => Err(Failure::missing_feature("identity.agent", "identity")),
+        }
+    }
+
+    pub(crate) fn signer(&self) -> Option<RequestSigner> {
+        None
+    }
+
+    pub(crate) fn user_agent(&self) -> Option<&str> {
+        None
+    }
+
+    pub(crate) fn reload(&self, _: &Settings) -> Result<(), Failure> {
+        Ok(())
+    }
+}

@@ -1,0 +1,376 @@
+//! Signed requests on the wire, held against a verifier that shares no code with the signer.
+
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use fetchwise::fetch::http::{HttpFetcher, HttpFetcherBuilder};
+use fetchwise::identity::{Agent, Form, FormSetting, KeySet, KeySource, Signer, SigningKey};
+use fetchwise::robots::location;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::PrivateKeyDer;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use url::Url;
+use web_bot_auth::WebBotAuthVerifier;
+use web_bot_auth::components::{CoveredComponent, DerivedComponent, HTTPField};
+use web_bot_auth::keyring::{Algorithm, KeyRing};
+use web_bot_auth::message_signatures::SignedMessage;
+
+use super::harness::*;
+
+/// A request as a server received it.
+#[derive(Clone, Debug)]
+struct Seen {
+    method: String,
+    authority: String,
+    path: String,
+    headers: Vec<(String, String)>,
+    version: http::Version,
+}
+
+impl Seen {
+    fn of(request: &http::Request<Incoming>) -> Self {
+        let host = request.headers().get("host").map(|value| value.to_str().unwrap().to_owned());
+        let text = |value: &http::HeaderValue| value.to_str().unwrap().to_owned();
+        Self {
+            method: request.method().to_string(),
+            authority: host.or_else(|| request.uri().authority().map(ToString::to_string)).unwrap(),
+            path: request.uri().path().to_owned(),
+            headers: request.headers().iter().map(|(name, value)| (name.to_string(), text(value))).collect(),
+            version: request.version(),
+        }
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    fn nonce(&self) -> String {
+        let input = self.header("signature-input").unwrap();
+        input.split_once(";nonce=\"").unwrap().1.split_once('"').unwrap().0.to_owned()
+    }
+
+    fn with_header(&self, name: &str, change: impl Fn(&str) -> String) -> Self {
+        let headers = self
+            .headers
+            .iter()
+            .map(|(known, value)| (known.clone(), if known == name { change(value) } else { value.clone() }));
+        Self { headers: headers.collect(), ..self.clone() }
+    }
+
+    /// Returns the request with one bit of its signature changed.
+    fn with_bit(&self, bit: usize) -> Self {
+        use base64::Engine as _;
+        use base64::engine::general_purpose::STANDARD;
+        self.with_header("signature", |value| {
+            let mut bytes = STANDARD.decode(value.trim_start_matches("sig1=:").trim_end_matches(':')).unwrap();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            format!("sig1=:{}:", STANDARD.encode(bytes))
+        })
+    }
+
+    fn is_valid(&self, keys: &KeyRing) -> bool {
+        WebBotAuthVerifier::parse(self).is_ok_and(|parsed| parsed.verify(keys, None).is_ok())
+    }
+}
+
+impl SignedMessage for Seen {
+    fn lookup_component(&self, component: &CoveredComponent) -> Vec<String> {
+        match component {
+            CoveredComponent::Derived(DerivedComponent::Authority { .. }) => vec![self.authority.clone()],
+            CoveredComponent::Derived(DerivedComponent::Method { .. }) => vec![self.method.clone()],
+            CoveredComponent::Derived(DerivedComponent::Path { .. }) => vec![self.path.clone()],
+            CoveredComponent::HTTP(HTTPField { name, parameters }) => {
+                let value = self.header(name).map(str::to_owned);
+                let member = |value: String| match parameters.0.is_empty() {
+                    true => value,
+                    // A dictionary with one member.
+                    false => value.split_once('=').unwrap().1.to_owned(),
+                };
+                value.map(member).into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn keyring(keys: &KeySet) -> KeyRing {
+    use base64::Engine as _;
+    let mut ring = KeyRing::default();
+    for entry in keys.entries() {
+        let x = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(entry.key.x()).unwrap();
+        ring.import_raw(entry.key.kid().to_owned(), Algorithm::Ed25519, x);
+    }
+    ring
+}
+
+fn signer(form: FormSetting) -> Signer {
+    let (_, pem) = SigningKey::generate().unwrap();
+    let now = fetchwise::time::Timestamp::now().as_millis() / 1000;
+    Signer::new(Agent::parse("https://bot.example").unwrap(), KeySource::Text(pem), now).unwrap().form(form)
+}
+
+/// Servers over TLS for three names and two addresses, with HTTP/1.1 or HTTP/2. They follow a plan of redirects, and keep
+/// every request.
+struct Sites {
+    /// Host and port of each authority.
+    authorities: Vec<(&'static str, u16)>,
+    root: Vec<u8>,
+    plan: Arc<Mutex<HashMap<String, String>>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+const NAMES: [&str; 3] = ["one.example", "two.sub.example", "xn--mnchen-3ya.example"];
+
+impl Sites {
+    async fn start() -> Self {
+        let names = NAMES.into_iter().chain(["127.0.0.1", "::1"]).map(str::to_owned).collect::<Vec<_>>();
+        let key = rcgen::generate_simple_self_signed(names).unwrap();
+        let root = key.cert.der().to_vec();
+        let (plan, seen) = (Arc::new(Mutex::default()), Arc::new(Mutex::default()));
+        let mut authorities = Vec::new();
+        for (ip, protocol) in [("127.0.0.1", "h2"), ("127.0.0.1", "http/1.1"), ("::1", "h2")] {
+            let private = PrivateKeyDer::try_from(key.signing_key.serialize_der()).unwrap();
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let config = rustls::ServerConfig::builder_with_provider(provider);
+            let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+            let mut config = config.with_single_cert(vec![key.cert.der().clone()], private).unwrap();
+            config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+            let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+            let listener = tokio::net::TcpListener::bind((ip, 0)).await;
+            let listener = match listener {
+                Ok(listener) => listener,
+                // A machine without IPv6.
+                Err(_) if ip == "::1" => continue,
+                Err(error) => panic!("{error}"),
+            };
+            let port = listener.local_addr().unwrap().port();
+            match ip {
+                "::1" => authorities.push(("[::1]", port)),
+                _ => authorities.extend(NAMES.into_iter().chain(["127.0.0.1"]).map(|name| (name, port))),
+            }
+            let (plan, seen) = (Arc::clone(&plan), Arc::clone(&seen));
+            tokio::spawn(async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    tokio::spawn(serve(stream, acceptor.clone(), protocol, Arc::clone(&plan), Arc::clone(&seen)));
+                }
+            });
+        }
+        Self { authorities, root, plan, seen }
+    }
+
+    fn builder(&self) -> HttpFetcherBuilder {
+        let names = Names::of(&NAMES.map(|name| (name, &[&["127.0.0.1"] as &[&str]] as &[&[&str]])));
+        let builder = HttpFetcher::builder().guard(opened(&["127.0.0.1", "::1"]));
+        builder.resolver(names).root_certificate(self.root.clone())
+    }
+
+    /// Returns an address on the server number `number`.
+    fn url(&self, number: usize, path: &str) -> Url {
+        let (name, port) = self.authorities[number];
+        format!("https://{name}:{port}{path}").parse().unwrap()
+    }
+}
+
+async fn serve(
+    stream: TcpStream,
+    acceptor: tokio_rustls::TlsAcceptor,
+    protocol: &str,
+    plan: Arc<Mutex<HashMap<String, String>>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+) {
+    let Ok(stream) = acceptor.accept(stream).await else { return };
+    let service = service_fn(move |request| {
+        let response = answer(&request, &plan, &seen);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let io = TokioIo::new(stream);
+    if protocol == "h2" {
+        let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new()).serve_connection(io, service).await;
+    } else {
+        let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
+    }
+}
+
+fn answer(
+    request: &http::Request<Incoming>,
+    plan: &Mutex<HashMap<String, String>>,
+    seen: &Mutex<Vec<Seen>>,
+) -> http::Response<Full<Bytes>> {
+    let got = Seen::of(request);
+    let query = request.uri().query().map_or_else(String::new, |query| format!("?{query}"));
+    let address = format!("https://{}{}{query}", got.authority, got.path);
+    seen.lock().unwrap().push(got);
+    match plan.lock().unwrap().get(&address) {
+        Some(next) => redirect(302, next),
+        None => response(200, "page"),
+    }
+}
+
+/// Random numbers that are the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound as u64) as usize
+    }
+
+    fn path(&mut self) -> String {
+        const PARTS: [&str; 12] =
+            ["a", "b%20c", "%E4%B8%AD", "ü", "x+y", "~u", "%2F", "a;v=1", "q=1,2", "(x)", "*", "A-Z_0.9"];
+        let parts: Vec<&str> = (0..self.below(5)).map(|_| PARTS[self.below(PARTS.len())]).collect();
+        let slash = ["", "/"][self.below(2)];
+        let query = ["", "?", "?q=1", "?a=%26&b=c%20d", "?u=https://x.example/?y"][self.below(5)];
+        format!("/{}{slash}{query}", parts.join("/"))
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_random_requests_verify_and_changed_ones_do_not() {
+    let test = async {
+        let sites = Sites::start().await;
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        for form in [Form::Dictionary, Form::String] {
+            let signer = signer(FormSetting::Always(form));
+            let keys = keyring(&signer.keys());
+            let fetcher = sites.builder().signer(Arc::new(signer)).build().unwrap();
+            let mut expected = 0;
+            for number in 0..500 {
+                let mut chain = Vec::new();
+                for hop in 0..=random.below(6) {
+                    let path = random.path();
+                    let mark = if path.contains('?') { "&" } else { "?" };
+                    let site = random.below(sites.authorities.len());
+                    chain.push(sites.url(site, &format!("{path}{mark}n={number}.{hop}")));
+                }
+                let mut plan = sites.plan.lock().unwrap();
+                plan.clear();
+                plan.extend(chain.windows(2).map(|pair| (pair[0].to_string(), pair[1].to_string())));
+                drop(plan);
+                let fetched = get_with(&fetcher, &chain[0], &limits()).await;
+                let response = fetched.unwrap_or_else(|error| panic!("{chain:?}: {error}"));
+                assert_eq!(response.final_url, chain[chain.len() - 1]);
+                expected += chain.len();
+            }
+            let seen = std::mem::take(&mut *sites.seen.lock().unwrap());
+            assert_eq!(seen.len(), expected);
+            assert!(
+                [http::Version::HTTP_11, http::Version::HTTP_2].iter().all(|v| seen.iter().any(|s| s.version == *v))
+            );
+            let nonces: HashSet<String> = seen.iter().map(Seen::nonce).collect();
+            assert_eq!(nonces.len(), seen.len());
+            for (number, request) in seen.iter().enumerate() {
+                assert!(request.is_valid(&keys), "{request:?}");
+                let changed = [
+                    Seen { authority: format!("x{}", request.authority), ..request.clone() },
+                    Seen { method: "HEAD".to_owned(), ..request.clone() },
+                    Seen { path: format!("{}x", request.path), ..request.clone() },
+                    request.with_bit(number % 512),
+                    request.with_header("signature-agent", |value| value.replace("bot.", "bad.")),
+                    request.with_header("signature-input", |value| value.replace(";created=1", ";created=2")),
+                ];
+                let accepted = changed.iter().filter(|changed| changed.is_valid(&keys)).count();
+                assert_eq!(accepted, 0, "{request:?}");
+            }
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(300), test).await.expect("the test hangs");
+}
+
+#[tokio::test]
+async fn without_a_signer_and_over_plain_http_no_header_is_added() {
+    bounded(async {
+        let sites = Sites::start().await;
+        let plain_seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let kept = Arc::clone(&plain_seen);
+        let plain = Server::http(move |request| {
+            kept.lock().unwrap().push(Seen::of(&request));
+            response(200, "plain")
+        })
+        .await;
+        let https = sites.url(0, "/up");
+        sites.plan.lock().unwrap().insert(https.to_string(), plain.url("/down").to_string());
+        let is_signed = |seen: &Mutex<Vec<Seen>>| {
+            let last = seen.lock().unwrap().pop().unwrap();
+            let signed = ["signature", "signature-input", "signature-agent"].map(|name| last.header(name).is_some());
+            assert!(signed[0] == signed[1] && signed[1] == signed[2], "{last:?}");
+            signed[0]
+        };
+        // From https to http and back: the signed hop's headers do not stay.
+        let signing = sites.builder().signer(Arc::new(signer(FormSetting::Auto))).build().unwrap();
+        get_with(&signing, &https, &limits()).await.unwrap();
+        assert!(is_signed(&sites.seen) && !is_signed(&plain_seen));
+        let loopback = Arc::new(signer(FormSetting::Auto).sign_loopback(true));
+        get_with(&sites.builder().signer(loopback).build().unwrap(), &plain.url("/"), &limits()).await.unwrap();
+        assert!(is_signed(&plain_seen));
+        get_with(&sites.builder().build().unwrap(), &https, &limits()).await.unwrap();
+        assert!(!is_signed(&sites.seen) && !is_signed(&plain_seen));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn robots_txt_is_signed_and_the_kept_request_has_no_signature() {
+    bounded(async {
+        let sites = Sites::start().await;
+        let signer = signer(FormSetting::Auto);
+        let keys = keyring(&signer.keys());
+        let fetcher = sites.builder().keep_exchange(true).signer(Arc::new(signer)).build().unwrap();
+        let page = sites.url(5, "/a");
+        let (_, robots) = location(&page).unwrap();
+        let response = get_with(&fetcher, &robots, &limits()).await.unwrap();
+        let seen = sites.seen.lock().unwrap().pop().unwrap();
+        assert!(seen.path == "/robots.txt" && seen.is_valid(&keys));
+        let names: Vec<&str> = response.exchange[0].request.iter().map(|header| &*header.name).collect();
+        assert!(names.contains(&"Signature-Input") && !names.contains(&"Signature"), "{names:?}");
+    })
+    .await;
+}
+
+/// A server that closes an idle connection gets the request again. The second one has its own signature: a verifier that
+/// refuses repeated nonces would refuse a copy.
+#[tokio::test]
+async fn a_request_that_is_sent_again_has_a_new_nonce() {
+    bounded(async {
+        let heads: Arc<Mutex<Vec<String>>> = Arc::default();
+        let kept = Arc::clone(&heads);
+        let server = Server::raw(move |mut stream| {
+            let kept = Arc::clone(&kept);
+            async move {
+                for number in 0.. {
+                    let mut head = Vec::new();
+                    while !head.ends_with(b"\r\n\r\n") {
+                        match tokio::io::AsyncReadExt::read_u8(&mut stream).await {
+                            Ok(byte) => head.push(byte),
+                            Err(_) => return,
+                        }
+                    }
+                    kept.lock().unwrap().push(String::from_utf8(head).unwrap());
+                    if number == 1 {
+                        return;
+                    }
+                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+                }
+            }
+        })
+        .await;
+        let signer = Arc::new(signer(FormSetting::Auto).sign_loopback(true));
+        let fetcher = builder().signer(signer).build().unwrap();
+        let url = server.url("/");
+        get_with(&fetcher, &url, &limits()).await.unwrap();
+        let response = get_with(&fetcher, &url, &limits()).await.unwrap();
+        assert_eq!(response.unanswered.len(), 1);
+        let heads = heads.lock().unwrap();
+        let nonces: HashSet<&str> = heads.iter().map(|head| head.split_once(";nonce=").unwrap().1).collect();
+        assert_eq!((heads.len(), nonces.len()), (3, 3));
+    })
+    .await;
+}
