@@ -33,7 +33,7 @@ pub(super) fn reserved(pipeline: &Pipeline, robots_terms: &[Term], url: &Url) ->
 /// Adds the consent of a page that came. One that is reserved against every purpose becomes
 /// [`Reserved`](Outcome::Reserved).
 pub(super) fn apply(pipeline: &Pipeline, robots_terms: &[Term], response: &Response, result: &mut FetchResult) {
-    if !matches!(result.outcome, Outcome::Content) {
+    if !matches!(result.outcome, Outcome::Content | Outcome::NotModified) {
         // The terms of an error page are not those of the page.
         return;
     }
