@@ -54,7 +54,7 @@ pub(super) fn apply(pipeline: &Pipeline, robots_terms: &[Term], response: &Respo
     result.consent = Some(Box::new(consent));
 }
 
-/// Returns the consent of a page without terms of its own.
+/// Returns the consent of a page as far as robots.txt gives it.
 pub(super) fn of_robots(pipeline: &Pipeline, robots_terms: &[Term]) -> Option<Box<Consent>> {
     pipeline.consent.judge(robots_terms.to_vec()).map(Box::new)
 }
