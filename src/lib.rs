@@ -124,7 +124,8 @@ pub use fetchwise_fetchers::{fetch, robots, store};
 pub use fetchwise_identity as identity;
 pub use fetchwise_pace as pace;
 pub use fetchwise_types::{
-    attempt, consent, decision, fetch_result, heuristic, provenance, registry, response, robots_use, time, unknown_name,
+    attempt, cache_use, consent, decision, fetch_result, heuristic, provenance, registry, response, robots_use, time,
+    unknown_name,
 };
 #[cfg(feature = "json")]
 pub use fetchwise_types::{fleet_status, rfc3339};

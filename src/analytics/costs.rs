@@ -33,8 +33,11 @@ pub struct Cost {
 }
 
 impl Costs {
-    /// Adds one attempt.
+    /// Adds one attempt. One that brought no body because the page was unchanged is no measure of a page.
     pub fn observe(&mut self, attempt: &Attempt) {
+        if attempt.success && attempt.http_status == Some(304) {
+            return;
+        }
         if !self.fetchers.contains_key(&attempt.fetcher) {
             self.fetchers.insert(attempt.fetcher.clone(), RequestSamples::default());
         }

@@ -26,9 +26,9 @@ pub use origin::{Origin, Problem, TextPosition};
 pub use router_table::{LearnedRoute, TableWarnings, learned_table, load_route_table, read_route_table};
 pub use secret::{Secret, without_password};
 pub use sections::{
-    BackoffConfig, BrowserConfig, ConsentConfig, DetectConfig, DurabilityName, FetcherConfig, FleetConfig, FleetScope,
-    HttpConfig, IdentityConfig, ImportanceConfig, ImportanceMode, LicenseUse, LogConfig, NetworkConfig, PriorConfig,
-    RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp, SigningCoverage, SigningForm, SigningMode,
+    BackoffConfig, BrowserConfig, CacheConfig, ConsentConfig, DetectConfig, DurabilityName, FetcherConfig, FleetConfig,
+    FleetScope, HttpConfig, IdentityConfig, ImportanceConfig, ImportanceMode, LicenseUse, LogConfig, NetworkConfig,
+    PriorConfig, RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp, SigningCoverage, SigningForm, SigningMode,
 };
 pub use sections::{PaceConfig, PaceHostConfig};
 pub use value::{CompactThreshold, CostConfig};
@@ -106,6 +106,8 @@ pub struct Config {
     pub robots: RobotsConfig,
     /// Purposes of the crawl, and use of the terms of sites.
     pub consent: ConsentConfig,
+    /// Use of pages that an earlier crawl has stored.
+    pub cache: CacheConfig,
     /// Networks that may be reached.
     pub network: NetworkConfig,
     /// Fleet of nodes that learn together.
@@ -156,6 +158,10 @@ mod tests {
             ("[consent]\nrespect = ['rls']", "unknown vocabulary of terms \"rls\"; did you mean \"rsl\"?"),
             ("[consent]\non_reserved = 'marc'", "did you mean \"mark\"?"),
             ("[consent]\nlicenses = 'read'", "unknown variant `read`"),
+            (
+                "[cache]\nuse = 'revalidat'",
+                "line 2: unknown use of the cache \"revalidat\"; did you mean \"revalidate\"?",
+            ),
             ("[robots]\nuse = 'obay'", "line 2: unknown use of robots.txt \"obay\"; did you mean \"obey\"?"),
             ("[identity]\nmode = 'sometimes'", "line 2: unknown variant `sometimes`, expected one of `never`"),
             ("half_life_days = 'long'", "line 1: invalid type: string \"long\""),

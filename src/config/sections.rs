@@ -16,6 +16,7 @@ use super::value;
 use crate::ab_test::Metric;
 use crate::config::fetcher_sources::{ArchiveConfig, DownloadConfig, SearchConfig};
 use fetchwise_pace::{CrawlDelay, PaceMode};
+use fetchwise_types::cache_use::CacheUse;
 use fetchwise_types::consent::{OnReserved, Purpose, Vocabulary};
 use fetchwise_types::registry::Class;
 use fetchwise_types::robots_use::RobotsUse;
@@ -226,6 +227,15 @@ pub struct ConsentConfig {
     pub on_reserved: Option<OnReserved>,
     /// Use of licences.
     pub licenses: Option<LicenseUse>,
+}
+
+/// `[cache]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CacheConfig {
+    /// Use of pages that an earlier crawl has stored.
+    #[serde(rename = "use", deserialize_with = "value::named")]
+    pub mode: Option<CacheUse>,
 }
 
 /// `[network]`

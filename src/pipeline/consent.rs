@@ -33,7 +33,7 @@ pub(super) fn reserved(pipeline: &Pipeline, robots_terms: &[Term], url: &Url) ->
 /// Adds the consent of a page that came. One that is reserved against every purpose becomes
 /// [`Reserved`](Outcome::Reserved).
 pub(super) fn apply(pipeline: &Pipeline, robots_terms: &[Term], response: &Response, result: &mut FetchResult) {
-    if !matches!(result.outcome, Outcome::Content) {
+    if !matches!(result.outcome, Outcome::Content | Outcome::NotModified) {
         // The terms of an error page are not those of the page.
         return;
     }
@@ -54,7 +54,7 @@ pub(super) fn apply(pipeline: &Pipeline, robots_terms: &[Term], response: &Respo
     result.consent = Some(Box::new(consent));
 }
 
-/// Returns the consent of a page without terms of its own.
+/// Returns the consent of a page as far as robots.txt gives it.
 pub(super) fn of_robots(pipeline: &Pipeline, robots_terms: &[Term]) -> Option<Box<Consent>> {
     pipeline.consent.judge(robots_terms.to_vec()).map(Box::new)
 }

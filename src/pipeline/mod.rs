@@ -19,6 +19,8 @@ use fetchwise_detect::{Detector, ResponseExtractor};
 use fetchwise_fetchers::fetch::{Fetcher, Limits, Response};
 use fetchwise_fetchers::robots::{RobotsTxt, RobotsUse};
 use fetchwise_fetchers::store::Store;
+use fetchwise_fetchers::store::validators::ValidatorLog;
+use fetchwise_types::cache_use::CacheUse;
 use fetchwise_types::consent::{Consent, ConsentSettings};
 use fetchwise_types::decision::Source;
 use fetchwise_types::heuristic::Heuristic;
@@ -26,6 +28,7 @@ use fetchwise_types::provenance::Provenance;
 use fetchwise_types::registry::{FetcherId, FetcherSet, canonical};
 use fetchwise_types::time::Timestamp;
 
+mod cache;
 mod consent;
 mod gate;
 mod link_slot;
@@ -100,6 +103,11 @@ pub struct Report {
     pub file: Option<PathBuf>,
     /// The end of the link's pause, if it is paused now.
     pub paused_until: Option<Timestamp>,
+    /// Whether the page is the one of an earlier crawl: a 304 to its validators, or a page that is still fresh and was
+    /// not requested. [`file`](Self::file) and [`record`](Self::record) name the earlier body.
+    pub not_modified: bool,
+    /// The record of the earlier body in a web archive, as `urn:uuid:...`.
+    pub record: Option<String>,
     /// The terms of the page and the purposes that they leave: of a delivered page that has terms or was fetched for
     /// purposes, and of one that is `reserved`.
     pub consent: Option<Box<Consent>>,
@@ -161,6 +169,8 @@ pub struct PipelineBuilder {
     store: Option<Arc<dyn Store>>,
     robots: Option<Arc<RobotsTxt>>,
     consent: ConsentSettings,
+    cache_use: CacheUse,
+    validators: Option<Arc<ValidatorLog>>,
     wait_at_most: Duration,
 }
 
@@ -235,6 +245,16 @@ impl PipelineBuilder {
         self
     }
 
+    /// Sets the use of pages that an earlier crawl has stored, and the log of their validators. A page that has not
+    /// changed comes without a response and without a body: [`Report::not_modified`] is set. Only plain fetchers
+    /// revalidate, and each page is requested in full once in 30 days.
+    #[must_use]
+    pub fn cache(mut self, cache_use: CacheUse, validators: Arc<ValidatorLog>) -> Self {
+        self.cache_use = cache_use;
+        self.validators = (cache_use != CacheUse::Off).then_some(validators);
+        self
+    }
+
     /// Builds the pipeline.
     ///
     /// # Errors
@@ -263,6 +283,8 @@ impl PipelineBuilder {
             store: self.store,
             robots: self.robots,
             consent: self.consent,
+            cache_use: self.cache_use,
+            validators: self.validators,
             wait_at_most: self.wait_at_most,
         })
     }
@@ -281,6 +303,8 @@ pub struct Pipeline {
     store: Option<Arc<dyn Store>>,
     robots: Option<Arc<RobotsTxt>>,
     consent: ConsentSettings,
+    cache_use: CacheUse,
+    validators: Option<Arc<ValidatorLog>>,
     wait_at_most: Duration,
 }
 
@@ -310,6 +334,8 @@ impl Pipeline {
             store: None,
             robots: None,
             consent: ConsentSettings::default(),
+            cache_use: CacheUse::Off,
+            validators: None,
             wait_at_most: DEFAULT_MAX_WAIT,
         }
     }

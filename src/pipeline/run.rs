@@ -4,6 +4,7 @@
 //!
 //! Must not know: how to decide, judge or record. The visit does that.
 
+use std::io;
 use std::time::Instant;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -12,13 +13,14 @@ use url::Url;
 use super::gate::Gate;
 use super::link_slot::LinkSlot;
 use super::wait::{self, pause};
-use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, consent, robots};
+use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, cache, consent, robots};
 use crate::router::Mode;
 use crate::selector::Selector;
 use crate::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait, WaitScope};
 use fetchwise_fetchers::fetch::redirect_gate::within;
 use fetchwise_fetchers::fetch::{FetchError, Limits, RedirectGate, Request, Response};
 use fetchwise_fetchers::store::Delivered;
+use fetchwise_fetchers::store::validators::CachedPage;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{ErrorType, stored_headers};
 use fetchwise_types::consent::Term;
@@ -37,10 +39,7 @@ pub(super) async fn run(pipeline: &Pipeline, link: &Link, link_slot: &LinkSlot) 
         Ok(url) => match robots::check(pipeline, link, &url, link_slot, &mut cut).await {
             Ok(terms) => match consent::reserved(pipeline, &terms, &url) {
                 Some(report) => *report,
-                None => match begin(pipeline, link, &url) {
-                    Ok(visit) => drive(pipeline, visit, (&url, &terms), link_slot).await,
-                    Err(report) => *report,
-                },
+                None => run_permitted(pipeline, link, (&url, &terms), link_slot).await,
             },
             Err(report) => *report,
         },
@@ -50,6 +49,23 @@ pub(super) async fn run(pipeline: &Pipeline, link: &Link, link_slot: &LinkSlot) 
     report.crawl_delay_cut = cut;
     report.duration = begun.elapsed();
     report
+}
+
+/// Fetches a link that robots.txt and its terms permit, unless an earlier body is still fresh.
+async fn run_permitted(
+    pipeline: &Pipeline,
+    link: &Link,
+    (url, terms): (&Url, &[Term]),
+    link_slot: &LinkSlot,
+) -> Report {
+    let earlier = cache::earlier(pipeline, url);
+    if let Some(report) = earlier.as_ref().and_then(|earlier| cache::fresh(pipeline, earlier)) {
+        return Report { consent: consent::of_robots(pipeline, terms), ..report };
+    }
+    match begin(pipeline, link, url) {
+        Ok(visit) => drive(pipeline, visit, (url, terms, earlier), link_slot).await,
+        Err(report) => *report,
+    }
 }
 
 /// Starts the visit for `link`.
@@ -79,14 +95,15 @@ fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Pipeli
     Ok(visit)
 }
 
-/// Drives a visit to its end. `terms` are those of robots.txt for its URL.
+/// Drives a visit to its end. `terms` are those of robots.txt for its URL, `earlier` is the page of an earlier crawl.
 async fn drive(
     pipeline: &Pipeline,
     mut visit: PipelineVisit<'_>,
-    (url, terms): (&Url, &[Term]),
+    (url, terms, earlier): (&Url, &[Term], Option<CachedPage>),
     link_slot: &LinkSlot,
 ) -> Report {
     let mut page_consent = None;
+    let mut is_not_modified = false;
     let (mut delivered, mut chain, mut bytes) = (None, Vec::new(), 0);
     let end = loop {
         match visit.next() {
@@ -107,9 +124,13 @@ async fn drive(
                 let is_archive =
                     pipeline.selector.fetcher(fetch.fetcher_id()).is_some_and(|spec| spec.class == Class::Archive);
                 let begun_span = fetch.trace().fetch(&asked, fetcher.name());
+                let asked_again = earlier
+                    .as_ref()
+                    .filter(|_| fetch.redirected_to().is_none() && cache::can_revalidate(pipeline, fetch.fetcher_id()));
                 let gate = Gate::new(pipeline, link_slot, &mut visit, &mut fetch);
                 let admission = (!is_archive).then_some(&gate as &dyn RedirectGate);
-                let request = Request { gate: admission, ..Request::new(&asked, &limits) };
+                let validators = asked_again.map(|earlier| &earlier.validators).filter(|known| !known.is_empty());
+                let request = Request { gate: admission, validators, ..Request::new(&asked, &limits) };
                 let result = {
                     // The span ends with the request, before its result is judged.
                     let span = begun_span;
@@ -143,7 +164,11 @@ async fn drive(
                     }
                     Ok(mut response) => {
                         bytes = response.body.len();
-                        let mut answer = judge(pipeline, &response, &asked);
+                        let unchanged = asked_again
+                            .filter(|_| validators.is_some())
+                            .and_then(|earlier| cache::not_modified(&response, earlier));
+                        is_not_modified = unchanged.is_some();
+                        let mut answer = unchanged.unwrap_or_else(|| judge(pipeline, &response, &asked));
                         answer.requests = requests(&response);
                         answer.unanswered = std::mem::take(&mut response.unanswered);
                         consent::apply(pipeline, terms, &response, &mut answer);
@@ -174,9 +199,12 @@ async fn drive(
     if report.success || report.error_type == Some(ErrorKind::Reserved.name()) {
         report.consent = page_consent.or_else(|| consent::of_robots(pipeline, terms));
     }
-    match response {
-        Some(response) => store_page(pipeline, report, response, url).await,
-        None => report,
+    match (response, earlier) {
+        (Some(response), Some(earlier)) if is_not_modified => {
+            store_not_modified(pipeline, report, (response, earlier), url).await
+        }
+        (Some(response), _) => store_page(pipeline, report, response, url).await,
+        (None, _) => report,
     }
 }
 
@@ -280,23 +308,64 @@ fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
 /// Passes a delivered page to the store, or puts it into the report if there is none.
 async fn store_page(pipeline: &Pipeline, mut report: Report, response: Response, url: &Url) -> Report {
     report.provenance.clone_from(&response.provenance);
+    let fetcher = report.fetcher.as_deref().and_then(|name| pipeline.selector.fetcher_id(name));
+    let head = cache::DeliveredHead::of(pipeline, url, &response, fetcher);
     let Some(store) = pipeline.store.clone() else {
+        if let Some(head) = head {
+            cache::keep(pipeline, url, &head, None);
+        }
         report.response = Some(response);
         return report;
     };
+    let stored = on_store(pipeline, &report, url, move |page| store.put_body(page), response).await;
+    match stored {
+        Ok(body) => {
+            report.file = Some(body.file.clone());
+            if let Some(head) = head {
+                cache::keep(pipeline, url, &head, Some(body));
+            }
+            report
+        }
+        Err(message) => not_stored(report, &message),
+    }
+}
+
+/// Records in the store that the page is the one of an earlier crawl.
+async fn store_not_modified(
+    pipeline: &Pipeline,
+    report: Report,
+    (response, earlier): (Response, CachedPage),
+    url: &Url,
+) -> Report {
+    let report = cache::keep_confirmed(pipeline, Report { bytes: 0, ..report }, earlier.clone(), &response);
+    let (Some(store), Some(body)) = (pipeline.store.clone(), earlier.body) else { return report };
+    let recorded = on_store(pipeline, &report, url, move |page| store.put_not_modified(page, &body), response).await;
+    match recorded {
+        Ok(()) => report,
+        Err(message) => not_stored(report, &message),
+    }
+}
+
+/// Calls `write` with the delivered page on a thread for blocking work.
+async fn on_store<T: Send + 'static>(
+    pipeline: &Pipeline,
+    report: &Report,
+    url: &Url,
+    write: impl FnOnce(&Delivered<'_>) -> io::Result<T> + Send + 'static,
+    response: Response,
+) -> Result<T, String> {
     let (url, fetcher) = (url.clone(), report.fetcher.clone().unwrap_or_default());
     let (at, consent): (Timestamp, _) = (pipeline.selector.now(), report.consent.clone());
-    let stored = tokio::task::spawn_blocking(move || {
-        store.put(&Delivered { consent: consent.as_deref(), ..Delivered::new(&url, &response, &fetcher, at) })
+    let written = tokio::task::spawn_blocking(move || {
+        write(&Delivered { consent: consent.as_deref(), ..Delivered::new(&url, &response, &fetcher, at) })
     });
-    let message = match stored.await {
-        Ok(Ok(file)) => {
-            report.file = Some(file);
-            return report;
-        }
-        Ok(Err(error)) => error.to_string(),
-        Err(error) => error.to_string(),
-    };
+    match written.await {
+        Ok(written) => written.map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn not_stored(report: Report, message: &str) -> Report {
     Report {
         success: false,
         error_type: Some(Report::STORE_ERROR),

@@ -20,7 +20,7 @@ use fetchwise_pace::{Cost, DoubtVerdict, RateLimit, ResponseEffect, Scope, Signa
 use fetchwise_types::attempt::ErrorType;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::decision::Selection;
-use fetchwise_types::fetch_result::FetchResult;
+use fetchwise_types::fetch_result::{FetchResult, Outcome};
 use fetchwise_types::registry::{Class, FetcherSpec};
 use fetchwise_types::time::Timestamp;
 
@@ -105,7 +105,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             .is_none_or(|url| redirect_target::domain(url) == redirect_target::domain(self.url()));
         let response = fetchwise_pace::Response {
             retry_after: asked,
-            latency: answer.duration.filter(|_| is_direct).map(|latency| latency.max(MIN_LATENCY)),
+            // A response without a body says little about how long a page takes.
+            latency: answer
+                .duration
+                .filter(|_| is_direct && answer.outcome != Outcome::NotModified)
+                .map(|latency| latency.max(MIN_LATENCY)),
             cost: answer.requests,
             renders: by.renders,
             policy: RateLimit::read(&answer.headers, now),

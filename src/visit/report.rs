@@ -100,6 +100,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             && self.retries < settings.max_retries
             && !(kind == Some(ErrorKind::Timeout) && out_of_time);
         let weight = match &error {
+            // The page is the one that an earlier attempt brought. Its cost and its time are not those of a page.
+            None if answer.outcome == Outcome::NotModified => 0.0,
             None => 1.0,
             // Not final yet, or not about the fetcher: the host says "not now" to every client.
             Some(_) if retries || is_limit && kind == Some(ErrorKind::ServerError) || effect == PaceEffect::Doubt => {

@@ -3,6 +3,8 @@
 
 mod adaptation;
 #[cfg(feature = "pipeline")]
+mod cache;
+#[cfg(feature = "pipeline")]
 mod driver_equivalence;
 mod evidence_reference;
 #[cfg(feature = "journal")]

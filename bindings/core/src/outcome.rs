@@ -10,6 +10,7 @@ use fetchwise::registry::FetcherSpec;
 pub fn name(outcome: &Outcome) -> &str {
     match outcome {
         Outcome::Content => "content",
+        Outcome::NotModified => "not_modified",
         Outcome::Redirect { .. } => "redirect",
         Outcome::Blocked(_) => "blocked",
         Outcome::Shell { .. } => "shell",

@@ -38,6 +38,9 @@ use crate::response::Header;
 pub enum Outcome {
     /// The requested content.
     Content,
+    /// 304 to the caller's own validators: the content is the one that the caller has. A 304 to a request without
+    /// validators is [`Http`](Self::Http).
+    NotModified,
     /// A page that only sends its reader to another address, in HTML or in a one-line script.
     Redirect {
         /// The address as the page has it, absolute or relative to the page.
@@ -180,7 +183,7 @@ impl Outcome {
     pub fn counts_as(&self, by: &crate::registry::FetcherSpec) -> Result<(), ErrorType> {
         let empty = if by.renders { ErrorKind::EmptyContent } else { ErrorKind::WrongTool };
         let kind = match self {
-            Self::Content => return Ok(()),
+            Self::Content | Self::NotModified => return Ok(()),
             Self::Blocked(block) => block.kind.error(),
             // A redirect that is not followed any further is a page without content.
             Self::Shell { .. } | Self::Empty | Self::Redirect { .. } => empty,
@@ -287,6 +290,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Content => f.write_str("content"),
+            Self::NotModified => f.write_str("not modified"),
             Self::Redirect { to } => write!(f, "a page that only redirects to {to}"),
             Self::Blocked(block) => {
                 f.write_str(match block.kind {

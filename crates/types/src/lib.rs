@@ -12,6 +12,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod attempt;
+pub mod cache_use;
 pub mod consent;
 pub mod decision;
 pub mod fetch_result;

@@ -821,3 +821,62 @@ fn rules_are_reloaded_while_pages_are_fetched() {
     assert!(has(0, "waf_first") && has(1, "waf_second") && has(2, "waf_second"), "{seen:?}");
     assert!(!has(0, "waf_second") && !has(1, "waf_first"), "{seen:?}");
 }
+
+#[test]
+fn a_price_a_reserved_page_and_an_unchanged_one_are_named_in_results_and_archives() {
+    let place = TestDir::new();
+    let sites = [
+        (HOST, Site::Toll { price: "USD 0.01".to_owned() }),
+        (OTHER, Site::reserved("train-ai")),
+        ("127.0.0.3", Site::Validators { max_age: None, version: 0 }),
+    ];
+    let origin = Origin::start(sites).unwrap();
+    let toll = place.run(&fetch(&[&origin.url(HOST, "/a")])).one();
+    assert_eq!((&toll["error_type"], &toll["price"]), (&"payment_required".into(), &"USD 0.01".into()), "{toll}");
+    assert!(toll["paused_until"].is_string() && origin.hits(HOST) == 1, "{toll}");
+
+    let training = place.write("training.toml", "[consent]\npurposes = ['train-ai']\n");
+    let reserved = origin.url(OTHER, "/a");
+    let run = |more: &[&str]| place.run(&fetch(more));
+    let skipped = run(&["--config", &training, &reserved]).one();
+    assert_eq!((&skipped["error_type"], &skipped["requests"]), (&"reserved".into(), &0.into()), "{skipped}");
+    assert_eq!(origin.hits_at(OTHER, "/a"), 0);
+    let marking = place.write("marking.toml", "[consent]\npurposes = ['train-ai']\non_reserved = 'mark'\n");
+    let marked = run(&["--config", &marking, "--warc", "a.warc", &reserved]).one();
+    assert_eq!((&marked["success"], &marked["allowed_for"]), (&true.into(), &serde_json::json!([])), "{marked}");
+    let term = serde_json::json!(
+        {"terms": "content-usage", "source": "robots.txt", "purpose": "train-ai", "allowed": false}
+    );
+    assert_eq!(marked["consent"][0], term);
+    let archived = std::fs::read_to_string(place.path("a.warc")).unwrap();
+    assert!(
+        archived.contains("consent: train-ai=n content-usage robots.txt") && archived.contains("allowed-for: none")
+    );
+    let attempts = place.run(&["export"]).json();
+    assert_eq!(attempts.len(), 2, "a page that was not requested is no attempt");
+    assert!(attempts[1]["response_headers"][":consent"].as_str().unwrap().contains("train-ai=n"), "{}", attempts[1]);
+
+    let caching = place.write("caching.toml", "[cache]\nuse = 'revalidate'\n");
+    let input =
+        place.write("urls.txt", (0..20).map(|n| origin.url("127.0.0.3", &format!("/{n}\n"))).collect::<String>());
+    let crawl = || run(&["--config", &caching, "--input", &input, "--out", "pages", "--ordered"]).json();
+    let (first, second) = (crawl(), crawl());
+    assert!(first.iter().all(|line| line["success"] == true && line.get("not_modified").is_none()), "{first:?}");
+    for (before, after) in first.iter().zip(&second) {
+        assert_eq!(
+            (&after["success"], &after["not_modified"], &after["status"]),
+            (&true.into(), &true.into(), &304.into())
+        );
+        assert_eq!((&after["file"], &after["bytes"]), (&before["file"], &0.into()));
+    }
+    let once = place.run(&[
+        "fetch",
+        "--config",
+        &caching,
+        "--no-browser",
+        "--allow-network",
+        "127.0.0.0/8",
+        &origin.url("127.0.0.3", "/0"),
+    ]);
+    assert!(once.stdout.contains("</html>"), "a page that is printed comes in full");
+}

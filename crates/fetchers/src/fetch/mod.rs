@@ -21,6 +21,7 @@ pub mod proxy;
 pub mod redirect_gate;
 pub mod search_api;
 pub mod upstream;
+pub mod validators;
 pub mod yt_dlp;
 
 use std::fmt;
@@ -37,6 +38,7 @@ use fetchwise_types::response::{Header, Page};
 
 pub use body::Body;
 pub use redirect_gate::RedirectGate;
+pub use validators::Validators;
 
 /// Limits of a request.
 #[derive(Clone, Debug)]
@@ -77,12 +79,14 @@ pub struct Request<'a> {
     pub limits: &'a Limits,
     /// Decides about redirects that the fetcher follows by itself. Fetchers that cannot ask it ignore it.
     pub gate: Option<&'a dyn RedirectGate>,
+    /// Validators of an earlier response of this URL, sent with the first request only. Only [`http`] sends them.
+    pub validators: Option<&'a Validators>,
 }
 
 impl<'a> Request<'a> {
     /// Returns a request that follows redirects everywhere.
     pub fn new(url: &'a Url, limits: &'a Limits) -> Self {
-        Self { url, limits, gate: None }
+        Self { url, limits, gate: None, validators: None }
     }
 }
 

@@ -4,11 +4,14 @@
 use std::io;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use crate::fetch::Response;
 use fetchwise_types::consent::Consent;
 use fetchwise_types::time::Timestamp;
 
 pub mod files;
+pub mod validators;
 pub mod warc;
 
 /// A delivered page to store.
@@ -40,4 +43,49 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Fails if the page could not be stored; then no file with the final name exists.
     fn put(&self, page: &Delivered<'_>) -> io::Result<PathBuf>;
+
+    /// Does the same as [`put`](Self::put), and returns what is needed to find the body again.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    fn put_body(&self, page: &Delivered<'_>) -> io::Result<StoredBody> {
+        Ok(StoredBody { file: self.put(page)?, record: None })
+    }
+
+    /// Returns whether a body that an earlier crawl stored is still there, in a form that this store can refer to.
+    fn holds(&self, body: &StoredBody) -> bool {
+        body.record.is_none() && body.file.exists()
+    }
+
+    /// Records that the page is the same as `earlier`. `page.response` is the 304. A store of files has nothing to do.
+    ///
+    /// # Errors
+    /// Fails if that could not be recorded.
+    fn put_not_modified(&self, page: &Delivered<'_>, earlier: &StoredBody) -> io::Result<()> {
+        let _ = (page, earlier);
+        Ok(())
+    }
+}
+
+/// The place of a stored body.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredBody {
+    /// The file: of the page, or of the archive.
+    pub file: PathBuf,
+    /// The record in an archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<ArchiveRecord>,
+}
+
+/// A record in a web archive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchiveRecord {
+    /// Its id, as `urn:uuid:...`.
+    pub id: String,
+    /// Its URL.
+    pub url: String,
+    /// Its time, in milliseconds.
+    pub at: i64,
+    /// The digest of its payload, as `sha1:...`.
+    pub payload: String,
 }

@@ -49,6 +49,7 @@ impl Signal {
     pub fn of(outcome: &Outcome, status: Option<u16>) -> Self {
         match outcome {
             Outcome::Content
+            | Outcome::NotModified
             | Outcome::Redirect { .. }
             | Outcome::Shell { .. }
             | Outcome::Empty

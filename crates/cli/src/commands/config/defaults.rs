@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fetchwise::ab_test::GuardSettings;
 use fetchwise::backoff::BackoffSettings;
+use fetchwise::cache_use::CacheUse;
 use fetchwise::config::{Config, DurabilityName, FetcherConfig, ImportanceMode};
 use fetchwise::consent::{OnReserved, Vocabulary};
 use fetchwise::detect::DetectorOptions;
@@ -50,6 +51,7 @@ pub(super) fn fallback(key: &str, settings: &Settings) -> Option<Fallback> {
         Some(("identity", key)) => return identity(key),
         Some(("robots", "use")) => return words("obey for lists, ignore for URLs on the command line"),
         Some(("robots", "agent")) => json!(settings.config.identity.name.as_deref().unwrap_or(DEFAULT_AGENT)),
+        Some(("cache", "use")) => json!(CacheUse::Off.name()),
         Some(("consent", "purposes")) => json!([]),
         Some(("consent", "respect")) => json!(Vocabulary::ALL.iter().map(|known| known.name()).collect::<Vec<_>>()),
         Some(("consent", "on_reserved")) => json!(OnReserved::Skip.name()),

@@ -21,6 +21,7 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, shown};
 use crate::terminal::warnings::warn_torn_tail;
+use fetchwise::cache_use::CacheUse;
 use fetchwise::config::DurabilityName;
 use fetchwise::detect::Detector;
 use fetchwise::fetch::Limits;
@@ -36,8 +37,12 @@ use fetchwise::rollout::{Guard, RolloutError};
 use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
 use fetchwise::store::Store;
 use fetchwise::store::files::Files;
+use fetchwise::store::validators::ValidatorLog;
 use fetchwise::store::warc::{Warc, WarcOptions};
 use fetchwise::time::Clock;
+
+/// Name of the file of validators in the data directory.
+const VALIDATORS: &str = "validators.jsonl";
 
 /// A crawler that is ready to run.
 pub(crate) struct Crawler {
@@ -112,6 +117,7 @@ impl Crawler {
             BuiltFetchers::build(settings, crawl_options, &available, &identity, guard)?;
         let agent = robots_agent(settings);
         builder = builder.robots(RobotsTxt::new(plain, agent)).consent(settings.config.consent.settings(agent));
+        builder = with_cache(builder, settings, crawl_options, &journal)?;
         for (name, why) in missing {
             builder = builder.missing(&name, why);
         }
@@ -195,6 +201,23 @@ pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure>
         }
         (None, None) => None,
     })
+}
+
+/// Returns the builder with the validators of the data directory, if `[cache]` uses them.
+fn with_cache(
+    builder: PipelineBuilder,
+    settings: &Settings,
+    crawl_options: &CrawlOptions,
+    journal: &Journal,
+) -> Result<PipelineBuilder, Failure> {
+    let cache_use = settings.config.cache.mode.unwrap_or_default();
+    if cache_use == CacheUse::Off || !crawl_options.uses_cache {
+        return Ok(builder);
+    }
+    let path = journal.dir().join(VALIDATORS);
+    let log = ValidatorLog::open(&path)
+        .map_err(|error| Failure::failed(format_args!("cannot open the validators {}: {error}", path.display())))?;
+    Ok(builder.cache(cache_use, Arc::new(log)))
 }
 
 /// Returns the limits of a request, without its time and redirects.

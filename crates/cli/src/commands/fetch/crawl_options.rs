@@ -6,6 +6,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::args::{FetchArgs, PaceArgs};
+use crate::parse::input::is_stdin;
 use crate::setup::fetcher_availability::BrowserArgs;
 
 /// The options of a crawl.
@@ -33,6 +34,8 @@ pub(crate) struct CrawlOptions {
     pub(crate) pace: PaceArgs,
     /// Whether the caller has its own queue, so that the pipeline must not wait.
     pub(crate) has_queue: bool,
+    /// Whether pages of an earlier crawl may stand for new ones: nobody waits for their bodies here.
+    pub(crate) uses_cache: bool,
 }
 
 impl From<&FetchArgs> for CrawlOptions {
@@ -49,6 +52,7 @@ impl From<&FetchArgs> for CrawlOptions {
             keep_exchange: args.warc.is_some(),
             pace: args.pace.clone(),
             has_queue: true,
+            uses_cache: args.warc.is_some() || args.out.as_deref().map_or(args.has_list(), |out| !is_stdin(out)),
         }
     }
 }

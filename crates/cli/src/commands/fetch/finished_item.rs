@@ -69,6 +69,10 @@ struct StoredReport {
     price: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     consent: Option<Box<Consent>>,
+    #[serde(default)]
+    not_modified: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    record: Option<String>,
 }
 
 impl Stored for FinishedItem {
@@ -121,6 +125,8 @@ impl StoredReport {
             paused_until: report.paused_until.map(Timestamp::as_millis),
             price: report.price.clone(),
             consent: report.consent.clone(),
+            not_modified: report.not_modified,
+            record: report.record.clone(),
         })
     }
 
@@ -149,6 +155,8 @@ impl StoredReport {
             paused_until: self.paused_until.map(Timestamp::from_millis),
             price: self.price,
             consent: self.consent,
+            not_modified: self.not_modified,
+            record: self.record,
             response: None,
             crawl_delay_cut: None,
         };
@@ -184,6 +192,8 @@ mod tests {
             file: Some("pages/a.html".into()),
             paused_until: Some(Timestamp::from_millis(7)),
             price: Some("USD 0.01".into()),
+            not_modified: true,
+            record: Some("urn:uuid:0".to_owned()),
             consent: ConsentSettings::default()
                 .judge(vec![
                     Term::new(Vocabulary::ContentUsage, TermPlace::RobotsTxt, Purpose::TrainAi, false),

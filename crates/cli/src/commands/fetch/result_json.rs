@@ -33,6 +33,12 @@ pub(crate) struct ReportJson<'a> {
     duration_ms: u64,
     file: Option<&'a Path>,
     paused_until: Option<String>,
+    /// Whether the page is the one of an earlier crawl.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    not_modified: bool,
+    /// The record of the earlier body in an archive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<&'a str>,
     /// The terms of the page, and where each was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     consent: Option<&'a [Term]>,
@@ -70,6 +76,8 @@ impl<'a> ReportJson<'a> {
             duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
             file: report.file.as_deref(),
             paused_until: report.paused_until.map(rfc3339::format),
+            not_modified: report.not_modified,
+            record: report.record.as_deref(),
             consent: report.consent.as_ref().map(|consent| &*consent.terms),
             allowed_for: report.consent.as_ref().map(|consent| &*consent.allowed_for),
             price: report.price.as_deref(),

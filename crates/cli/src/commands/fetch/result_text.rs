@@ -24,7 +24,8 @@ pub(super) fn text(place: InputPosition, url: &str, report: &Report) -> String {
             Some(day) => format!(", {}'s copy of {day}", plain(&provenance.by)),
             None => format!(", from {}", plain(&provenance.by)),
         });
-        let how = format!("{how}{}", copy.unwrap_or_default());
+        let unchanged = if report.not_modified { ", not modified" } else { "" };
+        let how = format!("{how}{}{unchanged}", copy.unwrap_or_default());
         let tail = styled(DIM, format_args!("({how}, {bytes}, {:.2} s)", report.duration.as_secs_f64()));
         return format!("{}  {}{}  {tail}", styled(CHOSEN, "ok"), plain(url), file.unwrap_or_default());
     }

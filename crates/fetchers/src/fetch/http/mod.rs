@@ -32,7 +32,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, COOKIE, LOCATION, PROXY_AUTHORIZATION};
+use http::header::{AUTHORIZATION, COOKIE, IF_MODIFIED_SINCE, IF_NONE_MATCH, LOCATION, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Body as _, Incoming};
@@ -41,7 +41,7 @@ use hyper_util::client::legacy::connect::capture_connection;
 use url::Url;
 
 use super::body::BodyCollector;
-use super::{Exchange, FetchFuture, Fetcher, LimitMet, Limits, Redirect, RedirectGate, Request, Response};
+use super::{Exchange, FetchFuture, Fetcher, LimitMet, Limits, Redirect, RedirectGate, Request, Response, Validators};
 use crate::fetch::address_guard::AddressGuard;
 use crate::fetch::redirect_gate::within;
 use fetchwise_types::attempt::error_kind::ErrorKind;
@@ -229,8 +229,10 @@ impl HttpFetcher {
         loop {
             *response_head = None;
             let same_origin = chain.is_at_start() || chain.current().origin() == request.url.origin();
+            // The target of a redirect is another page.
+            let validators = request.validators.filter(|_| chain.is_at_start());
             let (response, _flight, sent) =
-                self.get(chain.current(), same_origin, &cookies, &mut way.unanswered).await?;
+                self.get(chain.current(), same_origin, (&cookies, validators), &mut way.unanswered).await?;
             let (head, incoming) = response.into_parts();
             let counters = head.extensions.get::<ConnectionCounters>().cloned();
             let body = TrackedBody { incoming, counters: counters.clone() };
@@ -275,7 +277,7 @@ impl HttpFetcher {
         &self,
         url: &Url,
         same_origin: bool,
-        cookies: &Cookies,
+        (cookies, validators): (&Cookies, Option<&Validators>),
         unanswered: &mut Vec<Url>,
     ) -> Result<(http::Response<Incoming>, Option<InFlight>, Option<Vec<Header>>), Failure> {
         let uri = uri_of(url)?;
@@ -293,6 +295,14 @@ impl HttpFetcher {
             }
             if let Some(cookies) = &cookies {
                 request.headers_mut().insert(COOKIE, cookies.clone());
+            }
+            if let Some(validators) = validators {
+                let known = [(IF_NONE_MATCH, &validators.etag), (IF_MODIFIED_SINCE, &validators.last_modified)];
+                for (name, value) in known {
+                    if let Some(value) = value.as_ref().and_then(|value| HeaderValue::from_str(value).ok()) {
+                        request.headers_mut().insert(name, value);
+                    }
+                }
             }
             // After all other headers, and again for each request that goes out.
             if let Some(signer) = &self.signer {

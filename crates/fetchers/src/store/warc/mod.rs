@@ -24,7 +24,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use uuid::Uuid;
 
-use super::{Delivered, Store};
+use super::{ArchiveRecord, Delivered, Store, StoredBody};
 use crate::store::warc::known_payloads::KnownPayloads;
 use fetchwise_types::time::Timestamp;
 use record::{Digest, Head, Kind, Original};
@@ -431,6 +431,10 @@ fn folder_of(path: &Path) -> &Path {
 
 impl Store for Warc {
     fn put(&self, page: &Delivered<'_>) -> io::Result<PathBuf> {
+        self.put_body(page).map(|body| body.file)
+    }
+
+    fn put_body(&self, page: &Delivered<'_>) -> io::Result<StoredBody> {
         let response = page.response;
         let http_head = record::response_head(response.status, &response.headers, response.body.len());
         let (of_block, of_payload, len) = record::digests(&http_head, &mut response.body.reader())?;
@@ -440,6 +444,7 @@ impl Store for Warc {
         let is_empty = response.body.is_empty();
         let original = self.original(&of_payload, is_empty);
         let is_revisit = original.is_some();
+        let earlier = original.clone();
         let head = Head {
             url: Some(response.final_url.clone()),
             peer: response.exchange.last().and_then(|exchange| exchange.peer),
@@ -461,6 +466,40 @@ impl Store for Warc {
         }
         self.put_requests(page, head.id)?;
         self.put_metadata(page, head.id)?;
-        Ok(file)
+        let body = earlier.unwrap_or_else(|| Original { id: head.id, url: response.final_url.clone(), at: page.at });
+        let record = ArchiveRecord {
+            id: body.id.urn().to_string(),
+            url: body.url.into(),
+            at: body.at.as_millis(),
+            payload: record::digest_text(of_payload),
+        };
+        Ok(StoredBody { file, record: Some(record) })
     }
+
+    fn holds(&self, body: &StoredBody) -> bool {
+        body.record.as_ref().is_some_and(|record| original_of(record).is_some()) && body.file.exists()
+    }
+
+    fn put_not_modified(&self, page: &Delivered<'_>, earlier: &StoredBody) -> io::Result<()> {
+        let Some((original, payload)) = earlier.record.as_ref().and_then(original_of) else { return Ok(()) };
+        let response = page.response;
+        let block = record::not_modified_head(response.status, &response.headers);
+        let head = Head {
+            url: Some(response.final_url.clone()),
+            peer: response.exchange.last().and_then(|exchange| exchange.peer),
+            payload: Some(payload),
+            ..Head::new(Kind::NotModified(original), page.at)
+        };
+        let len = block.len() as u64;
+        self.append(&head.to_bytes(record::digest(&block), len), len, &mut block.as_slice())?;
+        self.put_requests(page, head.id)?;
+        self.put_metadata(page, head.id)
+    }
+}
+
+/// Returns the record and the digest of its payload.
+fn original_of(record: &ArchiveRecord) -> Option<(Original, record::Digest)> {
+    let id = Uuid::parse_str(&record.id).ok()?;
+    let original = Original { id, url: record.url.parse().ok()?, at: Timestamp::from_millis(record.at) };
+    Some((original, record::digest_of(&record.payload)?))
 }

@@ -25,6 +25,8 @@ use fetchwise_types::time::Timestamp;
 pub(super) const RECORD_END: &[u8] = b"\r\n\r\n";
 /// Profile of a `revisit` record that is based on the payload's digest.
 const SAME_PAYLOAD: &str = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest";
+/// Profile of a `revisit` record of a 304.
+const NOT_MODIFIED: &str = "http://netpreserve.org/warc/1.1/revisit/server-not-modified";
 /// Bytes of a body per read.
 const CHUNK: usize = 64 << 10;
 
@@ -40,6 +42,8 @@ pub(super) enum Kind {
     Response,
     /// A response whose payload the archive already contains.
     Revisit(Original),
+    /// A 304: the page is the same as an earlier record.
+    NotModified(Original),
     Metadata,
 }
 
@@ -99,7 +103,7 @@ impl Head {
             Kind::Info => ("warcinfo", "application/warc-fields"),
             Kind::Request => ("request", "application/http; msgtype=request"),
             Kind::Response => ("response", "application/http; msgtype=response"),
-            Kind::Revisit(_) => ("revisit", "application/http; msgtype=response"),
+            Kind::Revisit(_) | Kind::NotModified(_) => ("revisit", "application/http; msgtype=response"),
             Kind::Metadata => ("metadata", "application/warc-fields"),
         };
         field("WARC-Type", kind);
@@ -114,8 +118,9 @@ impl Head {
         if let Some(peer) = self.peer {
             field("WARC-IP-Address", &peer.to_string());
         }
-        if let Kind::Revisit(original) = &self.kind {
-            field("WARC-Profile", SAME_PAYLOAD);
+        if let Kind::Revisit(original) | Kind::NotModified(original) = &self.kind {
+            let is_same_payload = matches!(self.kind, Kind::Revisit(_));
+            field("WARC-Profile", if is_same_payload { SAME_PAYLOAD } else { NOT_MODIFIED });
             field("WARC-Refers-To", &urn(original.id));
             field("WARC-Refers-To-Target-URI", original.url.as_str());
             field("WARC-Refers-To-Date", &date(original.at));
@@ -166,6 +171,11 @@ pub(super) fn digest(block: &[u8]) -> Digest {
     Sha1::digest(block).into()
 }
 
+/// Returns the digest that [`digest_text`] wrote.
+pub(super) fn digest_of(text: &str) -> Option<Digest> {
+    BASE32.decode(text.strip_prefix("sha1:")?.as_bytes()).ok()?.try_into().ok()
+}
+
 /// Writes a record whose block is the `len` bytes of `block`.
 pub(super) fn write(out: &mut impl Write, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<()> {
     out.write_all(head)?;
@@ -188,6 +198,16 @@ pub(super) fn response_head(status: u16, headers: &[Header], len: u64) -> Vec<u8
     let kept = headers.iter().filter(|h| !TRANSFER_HEADERS.iter().any(|name| h.name.eq_ignore_ascii_case(name)));
     push_headers(&mut head, kept);
     head.extend_from_slice(format!("Content-Length: {len}\r\n\r\n").as_bytes());
+    head
+}
+
+/// Returns the stored head of a 304, which has no body.
+pub(super) fn not_modified_head(status: u16, headers: &[Header]) -> Vec<u8> {
+    let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+    let mut head = format!("HTTP/1.1 {status} {}\r\n", reason.unwrap_or_default()).into_bytes();
+    let kept = headers.iter().filter(|h| !TRANSFER_HEADERS.iter().any(|name| h.name.eq_ignore_ascii_case(name)));
+    push_headers(&mut head, kept);
+    head.extend_from_slice(b"\r\n");
     head
 }
 

@@ -1,0 +1,113 @@
+//! Bodies of an earlier crawl: which page is requested with validators, which is not requested at all, and what is kept
+//! for the next crawl.
+//!
+//! Invariants: validators belong to a page that a plain fetcher brought without a redirect and that was judged content.
+//! A body that the store no longer has is requested in full.
+//!
+//! Must not know: where validators and bodies are.
+
+use url::Url;
+
+use super::{Pipeline, Report};
+use fetchwise_fetchers::fetch::Response;
+use fetchwise_fetchers::store::StoredBody;
+use fetchwise_fetchers::store::validators::CachedPage;
+use fetchwise_types::cache_use::CacheUse;
+use fetchwise_types::fetch_result::{FetchResult, Outcome};
+use fetchwise_types::registry::{Class, FetcherId};
+
+/// Returns the earlier response of `url`, if it can stand for a new one.
+pub(super) fn earlier(pipeline: &Pipeline, url: &Url) -> Option<CachedPage> {
+    let page = pipeline.validators.as_ref()?.get(url)?;
+    let is_held = match (&pipeline.store, &page.body) {
+        (Some(store), Some(body)) => store.holds(body),
+        // A caller that keeps no bodies misses none.
+        (None, _) => true,
+        (Some(_), None) => false,
+    };
+    (is_held && !page.is_expired(pipeline.selector.now())).then_some(page)
+}
+
+/// Returns the report of a page that is not requested because it is fresh.
+pub(super) fn fresh(pipeline: &Pipeline, earlier: &CachedPage) -> Option<Report> {
+    let is_fresh = pipeline.cache_use == CacheUse::Fresh && earlier.is_fresh(pipeline.selector.now());
+    is_fresh.then(|| of_earlier(Report { success: true, ..Report::default() }, earlier))
+}
+
+/// Returns whether this fetcher can revalidate: it brings pages as the site sends them.
+pub(super) fn can_revalidate(pipeline: &Pipeline, fetcher: FetcherId) -> bool {
+    pipeline.selector.fetcher(fetcher).is_some_and(|spec| spec.class == Class::Plain && !spec.renders)
+}
+
+/// Returns the result of a 304 to the validators of `earlier`; `None` for any other response.
+pub(super) fn not_modified(response: &Response, earlier: &CachedPage) -> Option<FetchResult> {
+    let is_own = response.status == 304
+        && response.chain.is_empty()
+        && response.provenance.is_none()
+        && earlier.validators.are_confirmed_by(&response.headers);
+    is_own.then(|| {
+        let mut result = FetchResult::from(Outcome::NotModified).with_status(304).with_duration(response.duration);
+        result.headers = response.headers.clone();
+        result
+    })
+}
+
+/// Keeps what a 304 says, and adds the earlier body to the report.
+pub(super) fn keep_confirmed(pipeline: &Pipeline, report: Report, earlier: CachedPage, response: &Response) -> Report {
+    let report = of_earlier(report, &earlier);
+    if let Some(log) = &pipeline.validators {
+        // Without the entry the next crawl requests the page in full.
+        let _ = log.put(&earlier.confirmed(&response.headers, pipeline.selector.now()));
+    }
+    report
+}
+
+/// Keeps the validators of a delivered page.
+pub(super) fn keep(pipeline: &Pipeline, url: &Url, page: &DeliveredHead, body: Option<StoredBody>) {
+    let Some(log) = &pipeline.validators else { return };
+    let entry = page.is_plain.then(|| {
+        let now = pipeline.selector.now();
+        CachedPage::of(url, &page.headers, page.bytes, body, now)
+    });
+    let _ = match entry.flatten() {
+        Some(entry) => log.put(&entry),
+        None => log.forget(url),
+    };
+}
+
+/// What is kept of a delivered response until its body is stored.
+pub(super) struct DeliveredHead {
+    headers: Vec<fetchwise_types::response::Header>,
+    bytes: u64,
+    /// Whether it came from the URL itself, by a fetcher that can revalidate.
+    is_plain: bool,
+}
+
+impl DeliveredHead {
+    /// Returns the head of a response that `fetcher` brought for `url`; `None` if nothing is kept.
+    pub(super) fn of(pipeline: &Pipeline, url: &Url, response: &Response, fetcher: Option<FetcherId>) -> Option<Self> {
+        pipeline.validators.as_ref()?;
+        let is_plain = fetcher.is_some_and(|fetcher| can_revalidate(pipeline, fetcher))
+            && response.chain.is_empty()
+            && response.provenance.is_none()
+            && !response.truncated
+            && response.status == 200
+            && urls_are_equal(&response.final_url, url);
+        Some(Self { headers: response.headers.clone(), bytes: response.body.len(), is_plain })
+    }
+}
+
+fn urls_are_equal(a: &Url, b: &Url) -> bool {
+    use fetchwise_types::heuristic::url::identity;
+    identity(a) == identity(b)
+}
+
+fn of_earlier(report: Report, earlier: &CachedPage) -> Report {
+    let body = earlier.body.as_ref();
+    Report {
+        not_modified: true,
+        file: body.map(|body| body.file.clone()),
+        record: body.and_then(|body| body.record.as_ref()).map(|record| record.id.clone()),
+        ..report
+    }
+}

@@ -1,0 +1,208 @@
+//! Validators against servers on loopback: which requests carry them, and what an unchanged page costs and changes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::pipeline::RecordingSink;
+use fetchwise::Selector;
+use fetchwise::cache_use::CacheUse;
+use fetchwise::fetch::address_guard::AddressGuard;
+use fetchwise::fetch::http::HttpFetcher;
+use fetchwise::pipeline::{Link, Pipeline, Report};
+use fetchwise::registry::FetcherSpec;
+use fetchwise::response::header;
+use fetchwise::selector::SelectContext;
+use fetchwise::store::Store;
+use fetchwise::store::files::Files;
+use fetchwise::store::validators::ValidatorLog;
+use fetchwise::store::warc::Warc;
+use fetchwise::time::{Clock, Timestamp};
+use fetchwise_testsite::origin::{Origin, ReceivedRequest, Site};
+
+const HOST: &str = "127.0.0.1";
+const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+const UNCHANGED: Site = Site::Validators { max_age: None, version: 0 };
+
+struct World {
+    origin: Origin,
+    pipeline: Pipeline,
+    clock: Arc<Clock>,
+    sink: RecordingSink,
+}
+
+/// Returns a crawl whose validators and bodies are in `dir`.
+fn world(site: Site, cache_use: CacheUse, dir: &Path, store: Option<Arc<dyn Store>>) -> World {
+    let clock = Arc::new(Clock::fixed(BEGIN));
+    let sink = RecordingSink::default();
+    let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
+    let builder = builder.fetcher(FetcherSpec { measures_cost: true, ..FetcherSpec::by_name("direct_access") });
+    let builder = builder.fetcher(FetcherSpec::by_name("playwright_stealth"));
+    let selector = Arc::new(builder.build().unwrap());
+    let guard = || AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
+    let plain = HttpFetcher::builder().guard(guard()).keep_exchange(true).build().unwrap();
+    let stealth = HttpFetcher::builder().name("playwright_stealth").guard(guard()).build().unwrap();
+    let log = Arc::new(ValidatorLog::open(&dir.join("validators.jsonl")).unwrap());
+    let builder = Pipeline::builder(selector).fetcher(Arc::new(plain)).fetcher(Arc::new(stealth)).cache(cache_use, log);
+    let builder = match store {
+        Some(store) => builder.store(store),
+        None => builder,
+    };
+    World { origin: Origin::start([(HOST, site)]).unwrap(), pipeline: builder.build().unwrap(), clock, sink }
+}
+
+fn in_files(site: Site, cache_use: CacheUse, dir: &Path) -> World {
+    world(site, cache_use, dir, Some(Arc::new(Files::new(dir.join("pages")).unwrap())))
+}
+
+impl World {
+    async fn fetch(&self, path: &str) -> Report {
+        self.pipeline.fetch(&Link::new(self.origin.url(HOST, path))).await
+    }
+
+    /// Returns what the selector thinks of every fetcher, measured costs included.
+    fn scores(&self, path: &str) -> String {
+        let url = self.origin.url(HOST, path).parse().unwrap();
+        let context = SelectContext { now: self.clock.now(), ..SelectContext::default() };
+        format!("{:?}", self.pipeline.selector().explain(&url, &context).unwrap().candidates)
+    }
+
+    fn conditional(&self) -> usize {
+        let is_conditional = |request: &ReceivedRequest| header(&request.headers, "if-none-match").is_some();
+        self.origin.requests().iter().filter(|request| is_conditional(request)).count()
+    }
+}
+
+#[tokio::test]
+async fn the_second_crawl_of_unchanged_pages_gets_a_304_for_each_and_moves_no_score() {
+    const PAGES: u64 = 1000;
+    let dir = tempfile::tempdir().unwrap();
+    let world = in_files(UNCHANGED, CacheUse::Revalidate, dir.path());
+    let (mut files, mut bytes) = (Vec::new(), 0);
+    for n in 0..PAGES {
+        let report = world.fetch(&format!("/a/{n}")).await;
+        assert!(report.success && !report.not_modified, "{report:?}");
+        bytes += report.bytes;
+        files.push(report.file.unwrap());
+    }
+    assert_eq!(world.conditional(), 0);
+    let before = world.scores("/a/1");
+    let mut again = 0;
+    for (n, file) in files.iter().enumerate() {
+        let report = world.fetch(&format!("/a/{n}")).await;
+        assert!(report.success && report.not_modified && report.requests == 1, "{report:?}");
+        assert_eq!((report.status, report.file.as_ref()), (Some(304), Some(file)));
+        again += report.bytes;
+    }
+    assert_eq!((world.conditional() as u64, world.origin.hits(HOST)), (PAGES, 2 * PAGES));
+    assert!(again * 50 <= bytes, "{again} of {bytes}");
+    assert_eq!(world.scores("/a/1"), before, "neither estimates nor measured costs");
+    let last = world.sink.all().pop().unwrap();
+    assert_eq!((last.success, last.http_status, last.weight), (true, Some(304), 0.0));
+}
+
+#[tokio::test]
+async fn a_changed_page_comes_in_full_and_its_new_validators_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = in_files(UNCHANGED, CacheUse::Revalidate, dir.path());
+    world.fetch("/a").await;
+    world.origin.set_site(HOST, Site::Validators { max_age: None, version: 1 });
+    let changed = world.fetch("/a").await;
+    assert!(changed.success && !changed.not_modified && changed.bytes > 0, "{changed:?}");
+    assert!(world.fetch("/a").await.not_modified);
+    world.origin.set_site(HOST, Site::Static);
+    assert!(!world.fetch("/a").await.not_modified);
+    let before = world.conditional();
+    assert!(!world.fetch("/a").await.not_modified);
+    assert_eq!(world.conditional(), before, "a page without validators is requested without any");
+}
+
+#[tokio::test]
+async fn a_304_that_nobody_asked_for_stays_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = in_files(Site::Status(304), CacheUse::Revalidate, dir.path());
+    let report = world.fetch("/a").await;
+    assert!(!report.success && !report.not_modified, "{report:?}");
+    assert_eq!(report.error_type, Some("empty_content"), "as it is without a cache");
+    assert_eq!(world.sink.all()[0].error_type.as_ref().unwrap().name(), "wrong_tool");
+    // A 304 about another ETag does not confirm ours.
+    let dir = tempfile::tempdir().unwrap();
+    let other = in_files(UNCHANGED, CacheUse::Revalidate, dir.path());
+    other.fetch("/a").await;
+    other.origin.set_site(HOST, Site::with_header("ETag", "\"other\"", Site::Status(304)));
+    assert!(!other.fetch("/a").await.success);
+}
+
+#[tokio::test]
+async fn a_missing_body_and_an_old_one_are_fetched_in_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = in_files(UNCHANGED, CacheUse::Revalidate, dir.path());
+    let file = world.fetch("/a").await.file.unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(!world.fetch("/a").await.not_modified && file.exists());
+    world.clock.set(BEGIN.saturating_add(29 * DAY));
+    assert!(world.fetch("/a").await.not_modified);
+    world.clock.set(BEGIN.saturating_add(30 * DAY));
+    assert!(!world.fetch("/a").await.not_modified, "a full fetch every 30 days, whatever the 304s say");
+}
+
+#[tokio::test]
+async fn a_fresh_page_is_not_requested() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = in_files(Site::Validators { max_age: Some(60), version: 0 }, CacheUse::Fresh, dir.path());
+    let file = world.fetch("/a").await.file;
+    world.clock.set(BEGIN.saturating_add(Duration::from_secs(59)));
+    let fresh = world.fetch("/a").await;
+    assert!(fresh.success && fresh.not_modified && fresh.requests == 0 && fresh.file == file, "{fresh:?}");
+    assert_eq!(world.origin.hits(HOST), 1);
+    world.clock.set(BEGIN.saturating_add(Duration::from_secs(60)));
+    let asked = world.fetch("/a").await;
+    assert!(asked.not_modified && asked.requests == 1, "{asked:?}");
+    world.clock.set(BEGIN.saturating_add(Duration::from_secs(119)));
+    assert_eq!(world.fetch("/a").await.requests, 0, "the 304 made it fresh again");
+}
+
+#[tokio::test]
+async fn without_a_store_pages_are_revalidated_and_off_keeps_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let bare = world(UNCHANGED, CacheUse::Revalidate, dir.path(), None);
+    assert!(bare.fetch("/a").await.response.is_some());
+    let again = bare.fetch("/a").await;
+    assert!(again.success && again.not_modified && again.response.is_none() && again.file.is_none(), "{again:?}");
+    drop(bare);
+    let off = in_files(UNCHANGED, CacheUse::Off, dir.path());
+    off.fetch("/a").await;
+    assert!(!off.fetch("/a").await.not_modified);
+    assert_eq!(off.conditional(), 0);
+}
+
+#[tokio::test]
+async fn an_archive_gets_a_revisit_that_names_the_earlier_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, second) = (dir.path().join("first.warc"), dir.path().join("second.warc"));
+    let first = world(UNCHANGED, CacheUse::Revalidate, dir.path(), Some(Arc::new(Warc::open(&path).unwrap())));
+    assert!(!first.fetch("/a").await.not_modified);
+    let port = first.origin.port();
+    let World { origin, pipeline, .. } = first;
+    drop(pipeline);
+    let mut again = world(UNCHANGED, CacheUse::Revalidate, dir.path(), Some(Arc::new(Warc::open(&second).unwrap())));
+    again.origin = origin;
+    assert_eq!(again.origin.port(), port);
+    let report = again.fetch("/a").await;
+    assert!(report.not_modified && report.file.as_deref() == Some(&*path), "{report:?}");
+    let id = report.record.unwrap();
+    let archived = std::fs::read_to_string(&path).unwrap();
+    assert!(archived.contains(&format!("WARC-Record-ID: <{id}>")), "{id}");
+    let revisit = std::fs::read_to_string(&second).unwrap();
+    for line in [
+        "WARC-Type: revisit",
+        "WARC-Profile: http://netpreserve.org/warc/1.1/revisit/server-not-modified",
+        &format!("WARC-Refers-To: <{id}>"),
+        "HTTP/1.1 304 Not Modified",
+        "If-None-Match: ",
+    ] {
+        assert!(revisit.contains(line), "{line}: {revisit}");
+    }
+}
