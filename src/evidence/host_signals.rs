@@ -59,11 +59,18 @@ const CLASSIFICATION_KINDS: [&str; 10] = [
     fetchwise_types::heuristic::SHORT_PAGE,
 ];
 
+/// Returns the key of a signal's name.
+pub(crate) fn signal_key(name: &str) -> u64 {
+    xxh3_64(name.as_bytes())
+}
+
 /// A signal's cells: pages and files of each candidate.
 #[derive(Debug)]
 pub(crate) struct SignalRow {
     /// Number of times that the row was given to another name.
     generation: AtomicU32,
+    /// The key of its name.
+    key: AtomicU64,
     /// Information in bits and decayed attempts, as of the last computation.
     information: AtomicU64,
     observations: AtomicU32,
@@ -75,6 +82,7 @@ impl SignalRow {
         let cells = (0..2 * MAX_CANDIDATES).map(|_| SignalCounts::default()).collect();
         Box::new(Self {
             generation: AtomicU32::new(1),
+            key: AtomicU64::new(0),
             information: AtomicU64::new(0),
             observations: AtomicU32::new(0),
             cells,
@@ -85,6 +93,13 @@ impl SignalRow {
     #[inline]
     pub(crate) fn cell(&self, fetcher: FetcherId, kind: ContentKind) -> Option<&SignalCounts> {
         self.cells.get(MAX_CANDIDATES * kind as usize + fetcher.index())
+    }
+
+    /// Returns the key of its name.
+    #[inline]
+    pub(crate) fn key(&self) -> u64 {
+        // Relaxed: a decision that reads a row which just got another name is about a host with neither.
+        self.key.load(Ordering::Relaxed)
     }
 
     /// Returns the information in bits and the decayed attempts.
@@ -191,7 +206,7 @@ impl HostSignals {
 
     /// Returns the id of a name, if it has one.
     pub(crate) fn find(&self, name: &str) -> Option<SignalId> {
-        self.ids.pin().get(&xxh3_64(name.as_bytes())).copied()
+        self.ids.pin().get(&signal_key(name)).copied()
     }
 
     /// Returns the id of a name. A name without an id gets a row.
@@ -207,7 +222,7 @@ impl HostSignals {
         let row = self.rows[row_index].get_or_init(SignalRow::new);
         let ids = self.ids.pin();
         if let Some(old) = names.list.get_mut(row_index) {
-            ids.remove(&xxh3_64(old.as_bytes()));
+            ids.remove(&signal_key(old));
             // Hosts with the old name see by the generation that it is gone.
             let generation = row.generation.load(Ordering::Relaxed) % 255 + 1;
             row.generation.store(generation, Ordering::Relaxed);
@@ -218,8 +233,9 @@ impl HostSignals {
         } else {
             names.list.push(name.into());
         }
+        row.key.store(signal_key(name), Ordering::Relaxed);
         let id = SignalId::new(row_index as u8, row.generation.load(Ordering::Relaxed) as u8);
-        ids.insert(xxh3_64(name.as_bytes()), id);
+        ids.insert(signal_key(name), id);
         id
     }
 
@@ -261,13 +277,11 @@ impl HostSignals {
     }
 
     /// Returns all names by row number.
-    #[cfg(feature = "journal")]
     pub(super) fn names(&self) -> Vec<Box<str>> {
         self.names.read().unwrap_or_else(PoisonError::into_inner).list.clone()
     }
 
     /// Calls `f` for each cell of the signal in a row.
-    #[cfg(feature = "journal")]
     pub(super) fn each_cell(&self, row_index: usize, mut f: impl FnMut(FetcherId, ContentKind, &SignalCounts)) {
         let Some(row) = self.rows.get(row_index).and_then(OnceLock::get) else { return };
         for (index, cell) in row.cells.iter().enumerate() {

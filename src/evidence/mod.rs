@@ -27,9 +27,10 @@ use fetchwise_types::heuristic::url::{ContentKind, FLAGS, UrlFeatures, suffix_of
 use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, REDIRECTED_BY, SHORT_PAGE, SHORT_PAGE_TRUE, SITE_SATURATED};
 use fetchwise_types::registry::{FetcherId, Registry};
 use fetchwise_types::time::Timestamp;
+pub(crate) use host_signal_counts::SignalCounts;
 pub(crate) use host_signal_counts::SignalObservation;
 pub(crate) use host_signal_slots::{SignalId, SignalSide, day_of};
-pub(crate) use host_signals::{ANY_BLOCK, HostSignals, SignalRow};
+pub(crate) use host_signals::{ANY_BLOCK, HostSignals, SignalRow, signal_key};
 pub(crate) use observation::{Observation, ObservedFields};
 pub(crate) use prehashed::PrehashedHasher;
 #[cfg(feature = "journal")]
@@ -255,6 +256,13 @@ impl Evidence {
 
     pub(crate) fn global(&self) -> &Entry {
         &self.global
+    }
+
+    /// Calls `f` with the names and cells of all host signals.
+    pub(crate) fn each_signal_cell(&self, mut f: impl FnMut(&str, FetcherId, ContentKind, &SignalCounts)) {
+        for (row, name) in self.signals.names().iter().enumerate() {
+            self.signals.each_cell(row, |id, content, cell| f(name, id, content, cell));
+        }
     }
 
     pub(crate) fn flag(&self, index: usize) -> &Entry {

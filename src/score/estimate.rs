@@ -6,128 +6,22 @@
 //!
 //! Must not know: which candidate is taken.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-
 use super::confidence::{Basis, Specificity};
 use super::cost::{measured_cost, start_costs};
 use super::importance::Importances;
 use super::{ImportanceUse, Scored, Settings};
-use crate::evidence::{
-    Entry, Evidence, Group, Guard, Key, Level, PrehashedHasher, ShownSignals, SignalId, Weights, day_of, part_hash,
-};
+use crate::evidence::{Entry, Evidence, Group, Guard, Key, Level, ShownSignals, SignalId, Weights, day_of, part_hash};
 use crate::score::host_signal_lookup::HostSignalLookup;
+use crate::score::priors::{Priors, PseudoAttempts, path_key, site_key};
 use crate::score::weitzman_index::{index, last_worth};
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::url::{ContentKind, FLAGS, UrlFeatures};
 use fetchwise_types::heuristic::{Heuristic, UrlExtractor};
-use fetchwise_types::registry::{Class, FetcherId, MAX_CANDIDATES, Registry};
+use fetchwise_types::registry::{FetcherId, MAX_CANDIDATES};
 use fetchwise_types::time::Timestamp;
 
 /// The candidates of one decision, on the stack.
 pub(crate) type Candidates<'a> = arrayvec::ArrayVec<Scored<'a>, MAX_CANDIDATES>;
-
-/// Pseudo-attempts that are added to the evidence of one heuristic, so that there is an estimate before the first
-/// attempt. They do not decay.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Prior {
-    /// The heuristic's type.
-    pub kind: String,
-    /// Its value.
-    pub value: String,
-    /// The fetcher.
-    pub fetcher: String,
-    /// The success rate.
-    pub success_rate: f64,
-    /// Number of pseudo-attempts.
-    pub samples: f64,
-}
-
-impl Prior {
-    /// Returns a prior of ten pseudo-attempts.
-    pub fn new(kind: &str, value: &str, fetcher: &str, success_rate: f64) -> Self {
-        let [kind, value, fetcher] = [kind, value, fetcher].map(str::to_owned);
-        Self { kind, value, fetcher, success_rate, samples: 10.0 }
-    }
-
-    /// Returns the built-in priors of every selector: a plain request delivers files and CDN paths.
-    pub fn built_in() -> Vec<Self> {
-        vec![
-            Self::new("suffix", ".pdf", "direct_access", 0.95),
-            Self::new("suffix", ".mp4", "direct_access", 0.95),
-            Self::new("contains_cdn", "true", "direct_access", 0.85),
-        ]
-    }
-}
-
-/// The pseudo-attempts of each hint: their number, and the success rate by class of fetcher. They lead the very first
-/// captcha to stealth, and the first shell to the browser.
-const HINT_SAMPLES: f64 = 10.0;
-const HINT_RATES: [(Hint, &[(Class, f64)]); 2] = [
-    (Hint::Blocked, &[(Class::Rendering, 0.3), (Class::Stealth, 0.9), (Class::Archive, 0.6)]),
-    (Hint::Empty, &[(Class::Rendering, 0.95), (Class::Stealth, 0.95), (Class::Archive, 0.15)]),
-];
-
-/// Pseudo-attempts of one candidate: successes and total.
-pub(super) type PseudoAttempts = (FetcherId, f64, f64);
-
-/// All priors by their keys.
-#[derive(Debug, Default)]
-pub(crate) struct Priors {
-    by_key: HashMap<u64, Vec<PseudoAttempts>, BuildHasherDefault<PrehashedHasher>>,
-    by_hint: [Vec<PseudoAttempts>; 4],
-}
-
-impl Priors {
-    pub(crate) fn new(priors: &[Prior], registry: &Registry) -> Self {
-        let mut all = Self::default();
-        for prior in priors {
-            let Some(id) = registry.find(&prior.fetcher) else { continue };
-            let key = prior_key(&prior.kind, &prior.value);
-            let (success, total) = (prior.success_rate * prior.samples, prior.samples);
-            let of_key = all.by_key.entry(key).or_default();
-            match of_key.iter_mut().find(|pseudo| pseudo.0 == id) {
-                Some(pseudo) => *pseudo = (id, pseudo.1 + success, pseudo.2 + total),
-                None => of_key.push((id, success, total)),
-            }
-        }
-        for (hint, rates) in HINT_RATES {
-            for (id, spec) in registry.candidates() {
-                if let Some((_, rate)) = rates.iter().find(|(class, _)| *class == spec.class) {
-                    all.by_hint[hint as usize].push((id, rate * HINT_SAMPLES, HINT_SAMPLES));
-                }
-            }
-        }
-        all
-    }
-
-    /// Returns the pseudo-attempts of a hint.
-    pub(super) fn of_hint(&self, hint: Hint) -> &[PseudoAttempts] {
-        &self.by_hint[hint as usize]
-    }
-
-    fn of_key(&self, key: u64) -> &[PseudoAttempts] {
-        if self.by_key.is_empty() { &[] } else { self.by_key.get(&key).map_or(&[], Vec::as_slice) }
-    }
-}
-
-/// Returns the key of a prior: that of its heuristic, combined with the domain's part if it has one.
-fn prior_key(kind: &str, value: &str) -> u64 {
-    match (kind, value.split_once('|')) {
-        ("domain_path", Some((domain, part))) => path_key(Key::domain(domain), part_hash(part)),
-        ("site", _) => site_key(Key::domain(value)),
-        _ => Key::of(kind, value).bits(),
-    }
-}
-
-fn path_key(domain: Key, part: u64) -> u64 {
-    domain.bits() ^ part.rotate_left(1)
-}
-
-/// A site has the key of the domain of its name; a prior is for one or the other, so the site's bits are inverted.
-fn site_key(site: Key) -> u64 {
-    !site.bits()
-}
 
 /// One step of a walk for a trace: one candidate's estimate, moved by one level.
 #[derive(Clone, Copy, Debug)]
@@ -352,7 +246,7 @@ impl<'w> Walk<'w> {
     ) {
         for (index, name) in FLAGS.iter().enumerate().filter(|(index, _)| self.features.flags[*index]) {
             let at = LevelInput {
-                priors: self.priors.of_key(Key::of(name, "true").bits()),
+                priors: self.priors.of_key(Key::of(name, "true").bits(), self.kind),
                 specificity: Some(Specificity::Flag((FLAGS.len() - index) as u8)),
                 scale: self.scale(name, || Key::of(name, "true")),
                 ..self.level(name, "true", Some(self.evidence.flag(index)))
@@ -364,7 +258,7 @@ impl<'w> Walk<'w> {
         }
         let depth = self.features.path_depth;
         let at = LevelInput {
-            priors: self.priors.of_key(Key::depth(depth).bits()),
+            priors: self.priors.of_key(Key::depth(depth).bits(), self.kind),
             scale: self.scale("path_depth", || Key::depth(depth)),
             ..self.level("path_depth", "", self.evidence.depth(depth, self.guard))
         };
@@ -372,7 +266,7 @@ impl<'w> Walk<'w> {
         if let Some(suffix) = &self.features.suffix {
             let key = Key::suffix(suffix.as_str());
             let at = LevelInput {
-                priors: self.priors.of_key(key.bits()),
+                priors: self.priors.of_key(key.bits(), self.kind),
                 specificity: Some(Specificity::Suffix),
                 scale: self.scale("suffix", || key),
                 ..self.level("suffix", suffix.as_str(), self.evidence.entry(key, self.guard))
@@ -381,7 +275,7 @@ impl<'w> Walk<'w> {
         }
         if let Some(hint) = hint {
             let at = LevelInput {
-                priors: self.priors.of_hint(hint),
+                priors: self.priors.of_hint(hint, self.kind),
                 ..self.level("hint", hint.name(), Some(self.evidence.hint(hint)))
             };
             self.pull(candidates, &at, trace);
@@ -397,7 +291,7 @@ impl<'w> Walk<'w> {
     fn own(&self, candidates: &mut Candidates<'_>, place: usize, kind: &str, value: &str, trace: &mut impl Trace) {
         let key = Key::of(kind, value);
         let at = LevelInput {
-            priors: self.priors.of_key(key.bits()),
+            priors: self.priors.of_key(key.bits(), self.kind),
             specificity: Some(Specificity::Own(u8::MAX - place.min(usize::from(u8::MAX)) as u8)),
             scale: self.scale(kind, || key),
             ..self.level(kind, value, self.evidence.entry(key, self.guard))
@@ -412,7 +306,7 @@ impl<'w> Walk<'w> {
         self.apply_plain_outcomes(candidates, local.site, Some(self.others), is_blocking, trace);
         let at = LevelInput {
             also: Some(self.others),
-            priors: self.priors.of_key(site_key(local.site_key)),
+            priors: self.priors.of_key(site_key(local.site_key), self.kind),
             recent: true,
             blocks: true,
             specificity: Some(Specificity::Site),
@@ -426,7 +320,7 @@ impl<'w> Walk<'w> {
         }
         let key = local.domain_key;
         let at = LevelInput {
-            priors: self.priors.of_key(key.bits()),
+            priors: self.priors.of_key(key.bits(), self.kind),
             recent: true,
             blocks: true,
             specificity: Some(Specificity::Domain),
@@ -438,7 +332,7 @@ impl<'w> Walk<'w> {
             let part = part_hash(section);
             let at = LevelInput {
                 group: Group::new(Level::Path, self.kind, part),
-                priors: self.priors.of_key(path_key(key, part)),
+                priors: self.priors.of_key(path_key(key, part), self.kind),
                 prior_weight: self.settings.path_weight,
                 recent: true,
                 specificity: Some(Specificity::DomainPath),

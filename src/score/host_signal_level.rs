@@ -46,12 +46,16 @@ impl Walk<'_> {
         is_vendor: bool,
         trace: &mut impl Trace,
     ) {
+        let priors = self.priors.of_signal(row.key(), self.kind);
         for c in candidates.iter_mut() {
             let Some(cell) = row.cell(c.id, self.kind) else { continue };
             if is_vendor {
                 (c.host_weight, c.turned_s) = (cell.weight(), cell.turned_s());
             }
-            let (success, total) = cell.pair(self.down);
+            let (mut success, mut total) = cell.pair(self.down);
+            if let Some((_, more, of)) = priors.iter().find(|prior| prior.0 == c.id) {
+                (success, total) = (success + more, total + of);
+            }
             if total <= 0.0 {
                 continue;
             }

@@ -5,6 +5,7 @@
 //! Must not know: the use of the rows.
 
 use super::Scored;
+use super::priors::Priors;
 use crate::evidence::{HostSignals, ShownSignals, SignalId, SignalRow, SignalSide};
 use fetchwise_types::heuristic::url::ContentKind;
 
@@ -41,12 +42,20 @@ impl<'t> HostSignalLookup<'t> {
         self.all_blocks.is_some()
     }
 
-    /// Returns whether `candidates` made enough attempts behind the vendor on other hosts to tell which of them
-    /// succeed.
+    /// Returns whether `candidates` made enough attempts behind the vendor on other hosts, pseudo-attempts included, to
+    /// tell which of them succeed.
     #[inline]
-    pub(crate) fn has_vendor_evidence(&self, candidates: &[Scored<'_>], kind: ContentKind, down: f64) -> bool {
+    pub(crate) fn has_vendor_evidence(
+        &self,
+        candidates: &[Scored<'_>],
+        kind: ContentKind,
+        down: f64,
+        priors: &Priors,
+    ) -> bool {
         let Some((_, row)) = self.vendor else { return false };
-        let of = |id| row.cell(id, kind).map_or(0.0, |cell| cell.pair(down).1);
+        let known = priors.of_signal(row.key(), kind);
+        let pseudo = |id| known.iter().find(|prior| prior.0 == id).map_or(0.0, |prior| prior.2);
+        let of = |id| row.cell(id, kind).map_or(0.0, |cell| cell.pair(down).1) + pseudo(id);
         candidates.iter().map(|c| of(c.id)).sum::<f64>() >= MIN_VENDOR_ATTEMPTS
     }
 }

@@ -16,6 +16,7 @@ mod host_signal_level;
 mod host_signal_lookup;
 pub(crate) mod importance;
 mod plain_outcome_prior;
+pub(crate) mod priors;
 pub(crate) mod weitzman_index;
 
 pub use confidence::{Basis, Specificity, confidence};

@@ -78,7 +78,7 @@ impl Walk<'_> {
     /// Returns successes and attempts of each candidate after an attempt with this `hint`, pseudo-attempts included.
     fn after(&self, hint: Hint) -> [(f64, f64); MAX_CANDIDATES] {
         let mut sums = [(0.0, 0.0); MAX_CANDIDATES];
-        for &(id, success, total) in self.priors.of_hint(hint) {
+        for &(id, success, total) in self.priors.of_hint(hint, self.kind) {
             if let Some(sum) = sums.get_mut(id.index()) {
                 *sum = (success, total);
             }

@@ -13,8 +13,8 @@ use crate::metrics::recorder::MetricsRecorder;
 use crate::policy::{self, Policy};
 use crate::router::Router;
 use crate::score::Settings;
-use crate::score::estimate::{Prior, Priors};
 use crate::score::importance::Importances;
+use crate::score::priors::{PortablePrior, Prior, Priors};
 use crate::state::State;
 use fetchwise_pace::{Pace, PaceMode};
 use fetchwise_types::heuristic::UrlExtractor;
@@ -32,6 +32,7 @@ pub struct SelectorBuilder {
     suffixes: FileSuffixes,
     around: Timestamp,
     priors: Vec<Prior>,
+    portable: Vec<PortablePrior>,
     extractors: Vec<Box<dyn UrlExtractor>>,
     policy: Box<dyn Policy>,
     visits: VisitSettings,
@@ -66,6 +67,7 @@ impl Default for SelectorBuilder {
             suffixes: FileSuffixes::default(),
             around: Timestamp::now(),
             priors: Prior::built_in(),
+            portable: Vec::new(),
             extractors: Vec::new(),
             policy: Box::new(policy::Default),
             visits: VisitSettings::default(),
@@ -134,6 +136,14 @@ impl SelectorBuilder {
     #[must_use]
     pub fn prior(mut self, prior: Prior) -> Self {
         self.priors.push(prior);
+        self
+    }
+
+    /// Adds what another crawler has learned of no single host, as
+    /// [`Selector::portable_priors`] returns it. Unknown fetchers have no effect.
+    #[must_use]
+    pub fn portable_priors(mut self, priors: impl IntoIterator<Item = PortablePrior>) -> Self {
+        self.portable.extend(priors);
         self
     }
 
@@ -213,8 +223,10 @@ impl SelectorBuilder {
             false => self.fetchers,
         };
         let registry = Registry::new(fetchers)?;
+        let mut priors = Priors::new(&self.priors, &registry);
+        priors.add_portable(&self.portable, &registry);
         let mut selector = Selector {
-            priors: Priors::new(&self.priors, &registry),
+            priors,
             prior_list: self.priors,
             importances: Importances::default(),
             evidence: Evidence::new(decay, self.max_keys, self.suffixes),

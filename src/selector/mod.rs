@@ -20,8 +20,9 @@ use crate::backoff::{BackoffSettings, LinkState};
 use crate::evidence::{Breaker, Entry, Evidence, Guard, Weights};
 use crate::metrics::recorder::MetricsRecorder;
 use crate::policy::{Policy, View};
-use crate::score::estimate::{Candidates, HeuristicSources, Local, LocalKeys, NoTrace, Priors, Trace, Walk};
+use crate::score::estimate::{Candidates, HeuristicSources, Local, LocalKeys, NoTrace, Trace, Walk};
 use crate::score::importance::Importances;
+use crate::score::priors::Priors;
 use crate::score::{Scored, Settings};
 use crate::state::State;
 use crate::trace::Span;
@@ -39,6 +40,7 @@ mod builder;
 mod decide_by_arm;
 mod explain;
 pub(crate) mod pauses;
+mod portable_priors;
 #[cfg(test)]
 mod proptests;
 #[cfg(feature = "journal")]
@@ -51,7 +53,7 @@ mod vendor_outlook;
 pub use crate::explain::{
     CandidateView, Counterfactual, EvidenceStep, Explanation, HostSignalFetcher, HostSignalView, MeasuredCost,
 };
-pub use crate::score::estimate::Prior;
+pub use crate::score::priors::{PortablePrior, Prior};
 pub(crate) use active_router::ActiveRouter;
 pub use admin::{LinkAtRisk, PausedHost, RiskReason};
 pub use builder::SelectorBuilder;
@@ -558,7 +560,7 @@ impl Selector {
         // Relaxed: it seeds a hash.
         let domain_attempts = domain.map_or(0, |entry| entry.attempts.load(Ordering::Relaxed));
         let behind_vendor =
-            context.attempts == 0 && local.host_signals.has_vendor_evidence(candidates, walk.kind, walk.down);
+            context.attempts == 0 && local.host_signals.has_vendor_evidence(candidates, walk.kind, walk.down, priors);
         self.choose(url, candidates, &self.settings, (domain_attempts, behind_vendor), context)
     }
 

@@ -96,6 +96,7 @@ fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failure> {
         Command::Stats(args) => commands::stats::run(args, &settings, out),
         Command::Query(args) => commands::query::run(args, &settings, out),
         Command::Importance(args) => commands::importance::run(args, &settings, out),
+        Command::Priors(args) => commands::priors::run(args, &settings, out),
         Command::ReplayPolicy(args) => commands::replay_policy::run(args, &settings, out),
         Command::Rollout(args) => commands::rollout::run(args, &settings, out),
         Command::Serve(args) => commands::serve::run(args, &settings, out),

@@ -26,6 +26,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::counters::Counters;
 use crate::environment::Tool;
+use fetchwise::selector::PortablePrior;
 use generate::Web;
 use run::RunContext;
 
@@ -112,6 +113,16 @@ pub fn simulate(
         PolicyReport::new(world, &policy.name, seeds, tallies, oracle)
     });
     Ok(reports.collect())
+}
+
+/// Crawls `world` with the default policy, and returns what that teaches of no single host: the priors of
+/// [`NamedPolicy::warm`].
+///
+/// # Errors
+/// [`SimulateError`] if the world's fetchers cannot be candidates.
+pub fn learn_priors(world: &World, seed: u64) -> Result<Vec<PortablePrior>, SimulateError> {
+    let (web, tools) = (Web::generate(world, seed), Tool::all(world));
+    RunContext { world, web: &web, tools: &tools, seed, timing: false }.learn_priors()
 }
 
 /// Returns the counters of all runs: by runner, then by seed.

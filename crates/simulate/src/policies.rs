@@ -8,6 +8,7 @@ use super::error::SimulateError;
 use crate::learning_baselines;
 use fetchwise::policy::{self, Policy};
 use fetchwise::registry::Class;
+use fetchwise::selector::PortablePrior;
 
 /// The names of the policies that can run by name.
 pub const NAMES: [&str; 16] = [
@@ -46,6 +47,8 @@ pub(crate) struct RunPolicy {
     pub(crate) compares: Option<Compares>,
     /// Whether host signals count.
     pub(crate) tags: bool,
+    /// What another crawler has learned of no single host.
+    pub(crate) priors: Vec<PortablePrior>,
 }
 
 impl fmt::Debug for NamedPolicy {
@@ -86,8 +89,15 @@ impl NamedPolicy {
 
     /// Returns a policy of the caller; `make` is called once per seed.
     pub fn new(name: &str, make: impl Fn() -> Box<dyn Policy> + Send + Sync + 'static) -> Self {
-        let player = move || RunPolicy { policy: make(), compares: None, tags: true };
+        let player = move || RunPolicy { policy: make(), compares: None, tags: true, priors: Vec::new() };
         Self { name: name.to_owned(), make: Some(Box::new(player)) }
+    }
+
+    /// Returns the default policy of a crawler that starts with `priors`, under the name `warm`.
+    pub fn warm(priors: Vec<PortablePrior>) -> Self {
+        let make =
+            move || RunPolicy { policy: Box::new(policy::Default), compares: None, tags: true, priors: priors.clone() };
+        Self { name: "warm".to_owned(), make: Some(Box::new(make)) }
     }
 
     /// Returns the name in results.
@@ -98,11 +108,12 @@ impl NamedPolicy {
 
 /// Returns `default` without host signals.
 fn untagged() -> RunPolicy {
-    RunPolicy { policy: Box::new(policy::Default), compares: None, tags: false }
+    RunPolicy { policy: Box::new(policy::Default), compares: None, tags: false, priors: Vec::new() }
 }
 
 fn crawlee() -> RunPolicy {
     let crawlee = Arc::new(learning_baselines::Crawlee::default());
     let asked = Arc::clone(&crawlee);
-    RunPolicy { policy: Box::new(crawlee), compares: Some(Box::new(move |url| asked.compares(url))), tags: true }
+    let compares: Compares = Box::new(move |url| asked.compares(url));
+    RunPolicy { policy: Box::new(crawlee), compares: Some(compares), tags: true, priors: Vec::new() }
 }

@@ -23,9 +23,9 @@ use fetchwise::backoff::BackoffSettings;
 use fetchwise::decision::Source;
 use fetchwise::fetch_result::{Block, FetchResult, Outcome as Answered};
 use fetchwise::heuristic::Heuristic;
-use fetchwise::policy::Policy;
+use fetchwise::policy::{self, Policy};
 use fetchwise::score::Settings;
-use fetchwise::selector::{Selector, VisitSettings};
+use fetchwise::selector::{PortablePrior, Selector, VisitSettings};
 use fetchwise::time::{Clock, Timestamp};
 
 /// The time at which worlds begin. It is arbitrary, but the same in each run.
@@ -62,8 +62,8 @@ impl RunContext<'_> {
     /// Runs `policy` in a new selector.
     pub(crate) fn run_policy(&self, player: RunPolicy) -> Result<Counters, SimulateError> {
         let clock = Self::clock();
-        let selector = self.selector(player.policy, player.tags, &clock)?;
         let compares = player.compares.as_deref();
+        let selector = self.selector(player.policy, player.tags, player.priors, &clock)?;
         let mut ground = Environment::new(self.world, self.web, self.tools, self.seed);
         let mut timing = Timing::default();
         let mut tally = self.run(|visit| {
@@ -73,6 +73,19 @@ impl RunContext<'_> {
         tally.decide_ns = timing.nanoseconds;
         tally.decisions = timing.steps;
         Ok(tally)
+    }
+
+    /// Crawls the web with the default policy, and returns what that teaches of no single host.
+    pub(crate) fn learn_priors(&self) -> Result<Vec<PortablePrior>, SimulateError> {
+        let clock = Self::clock();
+        let selector = self.selector(Box::new(policy::Default), true, Vec::new(), &clock)?;
+        let mut ground = Environment::new(self.world, self.web, self.tools, self.seed);
+        let mut timing = Timing::default();
+        self.run(|visit| {
+            let crawler = Crawler { selector: &selector, compares: None, clock: &clock };
+            self.fetch(crawler, visit, &mut ground, &mut timing)
+        });
+        Ok(selector.portable_priors(selector.now()))
     }
 
     /// Returns the clock of a run, set to the beginning of the world.
@@ -99,6 +112,7 @@ impl RunContext<'_> {
         &self,
         policy: Box<dyn Policy>,
         tags: bool,
+        priors: Vec<PortablePrior>,
         clock: &Arc<Clock>,
     ) -> Result<Selector, SimulateError> {
         let settings = Settings {
@@ -116,7 +130,7 @@ impl RunContext<'_> {
         let visits = VisitSettings { max_retries: 0, max_timeouts: u32::MAX, ..VisitSettings::default() };
         let backoff = BackoffSettings { host_block_threshold: u32::MAX, ..BackoffSettings::default() };
         let backoff = BackoffSettings { blocked_base: Duration::ZERO, failed_base: Duration::ZERO, ..backoff };
-        let builder = builder.settings(settings).visits(visits).backoff(backoff).policy(policy);
+        let builder = builder.settings(settings).visits(visits).backoff(backoff).policy(policy).portable_priors(priors);
         Ok(builder.around(begin).clock(Arc::clone(clock)).build()?)
     }
 

@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 
 use super::{
     attempts, ban_rate, classify, completions, config, demo, explain, export, fetch, fetchers, fleet, hosts, identity,
-    import, importance, links, maintenance, query, replay_policy, rollout, select, serve, simulate, stats, testbed,
+    import, importance, links, maintenance, priors, query, replay_policy, rollout, select, serve, simulate, stats, testbed,
     try_url, unpause,
 };
 use crate::parse::global::GlobalArgs;
@@ -61,6 +61,7 @@ pub(crate) enum Command {
     Stats(stats::StatsArgs),
     Query(query::QueryArgs),
     Importance(importance::ImportanceArgs),
+    Priors(priors::PriorsArgs),
     ReplayPolicy(replay_policy::ReplayPolicyArgs),
     Rollout(rollout::RolloutArgs),
     Serve(serve::ServeArgs),

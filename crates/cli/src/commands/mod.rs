@@ -22,6 +22,7 @@ pub(crate) mod import;
 pub(crate) mod importance;
 pub(crate) mod links;
 pub(crate) mod maintenance;
+pub(crate) mod priors;
 pub(crate) mod query;
 pub(crate) mod replay_policy;
 pub(crate) mod rollout;

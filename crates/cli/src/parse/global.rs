@@ -24,6 +24,9 @@ pub(crate) struct GlobalArgs {
     /// Add detection rules (TOML) to the built-in ones
     #[arg(long, global = true, overrides_with = "rules", value_name = "FILE", help_heading = "Global options")]
     pub(crate) rules: Option<PathBuf>,
+    /// Start with these priors of another crawler [default: priors.json in the data directory]
+    #[arg(long, global = true, overrides_with = "priors", value_name = "FILE", help_heading = "Global options")]
+    pub(crate) priors: Option<PathBuf>,
     /// Choose who decides: evidence, the router table, or each for a share [default: learning]
     #[arg(long, global = true, overrides_with = "mode", value_name = "MODE", help_heading = "Global options")]
     pub(crate) mode: Option<ModeArg>,

@@ -13,6 +13,7 @@ mod open_selector;
 #[cfg(feature = "otlp")]
 pub(crate) mod otlp;
 pub(crate) mod peer_attempt_counts;
+pub(crate) mod priors_file;
 pub(crate) mod reload;
 pub(crate) mod server_discovery;
 pub(crate) mod settings;

@@ -195,6 +195,7 @@ impl Settings {
             candidates = self.candidates(&journal::survey(&self.existing_dir()?)?.fetchers);
         }
         let builder = self.config.selector().around(self.clock.now()).policy(policy);
+        let builder = builder.portable_priors(self.portable_priors()?);
         candidates.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)
     }
 
@@ -233,7 +234,7 @@ impl Settings {
         candidates: Vec<FetcherSpec>,
         more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
     ) -> Result<Selector, Failure> {
-        let builder = more(self.config.selector().around(self.clock.now()));
+        let builder = more(self.config.selector().around(self.clock.now()).portable_priors(self.portable_priors()?));
         candidates.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)
     }
 }

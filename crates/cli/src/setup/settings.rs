@@ -115,6 +115,11 @@ impl Settings {
         self.config.browser.path.as_deref().filter(|_| !is_elsewhere)
     }
 
+    /// Returns the file of `--priors`.
+    pub(super) fn priors_option(&self) -> Option<&Path> {
+        self.args.priors.as_deref()
+    }
+
     /// Resolves the same command line again, and reads its files again.
     pub(crate) fn resolve_again(&self) -> Result<Self, Failure> {
         Self::resolve(&self.args)

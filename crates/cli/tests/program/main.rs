@@ -19,6 +19,7 @@ mod migrating;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod pocketbase;
+mod priors;
 mod rollout;
 mod select_and_explain;
 mod serve;

@@ -75,7 +75,7 @@ impl Node {
         clock: &Arc<Clock>,
         origin: NodeId,
     ) -> Result<Self, SimulateError> {
-        let mut selector = stage.selector(player.policy, player.tags, clock)?;
+        let mut selector = stage.selector(player.policy, player.tags, player.priors, clock)?;
         let taken = PendingAttempts::default();
         selector.set_sink(Box::new(taken.clone()));
         // A node's log contains all of its attempts.

@@ -6,3 +6,4 @@ mod fleets;
 mod joint;
 mod pace;
 mod policies;
+mod priors;

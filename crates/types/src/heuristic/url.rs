@@ -111,7 +111,7 @@ pub enum ContentKind {
 }
 
 /// The suffixes that make a URL a [`ContentKind::File`], sorted, without the dot.
-const FILE_SUFFIXES: &[&str] = &[
+pub const FILE_SUFFIXES: &[&str] = &[
     "7z", "aac", "apk", "arj", "avi", "avif", "bin", "bmp", "bz2", "css", "csv", "deb", "dmg", "doc", "docx", "eot",
     "epub", "exe", "flac", "flv", "gif", "gz", "heic", "ico", "iso", "jar", "jpeg", "jpg", "js", "json", "jsonl",
     "m4a", "m4v", "mjs", "mkv", "mobi", "mov", "mp3", "mp4", "mpeg", "mpg", "msi", "ndjson", "odp", "ods", "odt",

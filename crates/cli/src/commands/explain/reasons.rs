@@ -9,7 +9,7 @@ use fetchwise::selector::{Counterfactual, EvidenceStep, Explanation};
 
 /// The most reasons of a decision.
 const MAX_REASONS: usize = 3;
-/// The step that other fetchers' attempts make, not those of its own fetcher.
+/// The step that the plain fetcher's outcomes make for the others.
 const PLAIN_OUTCOMES: &str = "met_here";
 
 /// Returns the reasons for choosing `chosen` by the rule `rule`: the evidence, the rule, and the alternative. Fetchers

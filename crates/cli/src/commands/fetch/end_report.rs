@@ -58,8 +58,8 @@ impl EndReport {
         let mut table = Table::new(&heads);
         for of in &self.cost.fetchers {
             let cost = HumanCount(of.cost.round() as u64).to_string();
-            let [pages, requests, missing] = [of.counts.delivered, of.counts.attempts, of.counts.missing]
-                .map(|count| HumanCount(count).to_string());
+            let [pages, requests, missing] =
+                [of.counts.delivered, of.counts.attempts, of.counts.missing].map(|count| HumanCount(count).to_string());
             let [success, blocked] = [of.counts.success_rate(), of.counts.ban_rate()].map(percent);
             table.row([format!("  {}", of.name), pages, requests, cost, success, blocked, missing]);
         }
@@ -205,8 +205,7 @@ mod tests {
         let mut totals = Totals::default();
         add(&mut totals, "good.org", 1, None);
         assert_eq!(lines(&totals, false, CostReport::default()), ["1 delivered, 1 request, 0 B in 2.0 s"]);
-        let fetchers =
-            vec![FetcherCost { name: "f".to_owned(), counts: counts(1, 1, 0), cost: 1.0 }];
+        let fetchers = vec![FetcherCost { name: "f".to_owned(), counts: counts(1, 1, 0), cost: 1.0 }];
         let alternatives = vec![Alternative { name: "g".to_owned(), pages: 1.0, cost: 1.0, known_share: 0.2 }];
         let lines = lines(&totals, true, CostReport { fetchers, alternatives });
         assert_eq!(lines.last().map(String::as_str), Some("  cost per page 1.0"));

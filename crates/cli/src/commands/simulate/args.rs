@@ -33,6 +33,7 @@ use clap::Args;
     fetchwise simulate --world W1,W4,my-world.toml --policy all --html report.html\n  \
     fetchwise simulate --world pace --policy pace,aimd --html paces.html\n  \
     fetchwise simulate --world joint-1 --policy all --seeds 1 --html joint.html\n  \
+    fetchwise simulate --train V1 --world my-start.toml\n  \
     fetchwise simulate --world W1 --fleet 10 --delay 2s,1m\n  \
     fetchwise simulate --show-world W1 > my-world.toml"
 )]
@@ -43,6 +44,9 @@ pub(crate) struct SimulateArgs {
     /// Compare these policies; repeatable
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "default")]
     pub(crate) policy: Vec<String>,
+    /// Also run `warm`: the default policy, started with the priors of a crawler that was trained in this world
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) train: Option<PathBuf>,
     /// Use one seed, or the first and the last of several
     #[arg(long, value_name = "A..B", default_value = "9001..9003", value_parser = parse_seeds)]
     pub(crate) seeds: SeedRange,

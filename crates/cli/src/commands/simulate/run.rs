@@ -7,7 +7,7 @@ use std::path::Path;
 use fetchwise_simulate::{
     CRAWLERS, JOINT_WORLDS, JointReport, JointWorld, MORE, NAMES, NamedPolicy, PACE_WORLDS, PACERS, PaceOptions,
     PaceReport, PaceWorld, PolicyReport, SHIPPED, SimulateOptions, World, WorldError, html, joint_html, joint_table,
-    pace_html, pace_table, simulate, simulate_joint, simulate_pace, table,
+    learn_priors, pace_html, pace_table, simulate, simulate_joint, simulate_pace, table,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -15,6 +15,9 @@ use serde::Serialize;
 use super::args::SimulateArgs;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, note, plain, shown};
+
+/// The seed of the world in which priors are learned.
+const TRAINING_SEED: u64 = 1;
 
 /// Runs the command.
 pub(crate) fn run(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
@@ -225,16 +228,20 @@ fn no_such_world(name: &str) -> Failure {
 
 /// Returns the requested worlds: files, or built-in ones by name. A file takes precedence over a name.
 fn worlds(args: &SimulateArgs) -> Result<Vec<World>, Failure> {
-    let read = |path: &Path| match path.to_str().and_then(shipped) {
+    let shipped = SHIPPED.iter().map(|(name, _)| Path::new(name));
+    match args.world.is_empty() {
+        true => shipped.map(read_world).collect(),
+        false => args.world.iter().map(|path| read_world(path)).collect(),
+    }
+}
+
+/// Reads a world file, or a built-in world.
+fn read_world(path: &Path) -> Result<World, Failure> {
+    let world = match path.to_str().and_then(shipped) {
         Some(text) if !path.exists() => World::parse(text, &path.display().to_string()),
         _ => World::read(path),
     };
-    let shipped = SHIPPED.iter().map(|(name, _)| Path::new(name));
-    let worlds: Result<Vec<World>, _> = match args.world.is_empty() {
-        true => shipped.map(read).collect(),
-        false => args.world.iter().map(|path| read(path)).collect(),
-    };
-    worlds.map_err(|error| {
+    world.map_err(|error| {
         Failure::usage(error).advise("print a world file with all keys: fetchwise simulate --show-world W1")
     })
 }
@@ -244,7 +251,13 @@ fn policies(args: &SimulateArgs) -> Result<Vec<NamedPolicy>, Failure> {
     if names.contains(&"all") {
         names = NAMES.to_vec();
     }
-    names.into_iter().map(|name| NamedPolicy::by_name(name).map_err(Failure::usage)).collect()
+    let named = names.into_iter().map(|name| NamedPolicy::by_name(name).map_err(Failure::usage));
+    let mut policies = named.collect::<Result<Vec<NamedPolicy>, Failure>>()?;
+    if let Some(path) = &args.train {
+        let priors = learn_priors(&read_world(path)?, TRAINING_SEED).map_err(Failure::failed)?;
+        policies.push(NamedPolicy::warm(priors));
+    }
+    Ok(policies)
 }
 
 /// Runs each world and returns all reports. In JSON, prints those of a world as soon as it is done.
