@@ -77,6 +77,9 @@ const CONCISE: u32 = 150;
 const MAX_LABEL: u32 = 160;
 /// Maximum length in bytes of linked text that is navigation and not content.
 const MAX_NAVIGATION: u32 = 50;
+/// Minimum characters of a quotation, and minimum bytes of the sentence before it.
+const QUOTATION_CHARS: u32 = 20;
+const BEFORE_QUOTATION: u32 = 10;
 /// Minimum bullets of a block that is a list.
 const LIST_ITEMS: usize = 3;
 
@@ -259,7 +262,7 @@ pub(crate) fn weigh(table: &RuleTable, page: CueInput<'_>, weighing: &mut CueTal
     table.each_word(bytes, page.buffer, |at, meanings, pattern| words.push((at, meanings, pattern)));
     read_blocks(table, weighing);
     // A form that asks who the visitor is needs a captcha to guard it.
-    if page.has_known_words && !page.facts.asks_identity {
+    if page.has_known_words && !page.facts.asks_identity && !page.facts.asks_message {
         weighing.core = true;
         weighing.add(CueName::ConditionInput("known-words"), KNOWN_WORDS, (0, 0));
     }
@@ -286,7 +289,8 @@ fn read_blocks(table: &RuleTable, weighing: &mut CueTally) {
             let short = if chars <= SHORT_SENTENCE { vocabulary.short } else { 0 };
             let digits =
                 if has_digit(&weighing.region.text[at as usize..end as usize]) { vocabulary.digits } else { 0 };
-            let meanings = weighing.meanings(table, begun.take().unwrap_or(at), end, short | digits);
+            let quoted = quotation(&weighing.region.text, at, end);
+            let meanings = weighing.meanings(table, (begun.take().unwrap_or(at), end), quoted, short | digits);
             if end == block.end
                 && weighing.region.text[at as usize..end as usize].trim_end().ends_with([',', '、', '，'])
             {
@@ -383,6 +387,8 @@ fn count_visual_cues(weighing: &mut CueTally, page: &CueInput<'_>) {
     }
     if facts.asks_identity {
         weighing.add(CueName::ConditionInput("asks-who"), ASKS_WHO, (0, 0));
+    } else if facts.asks_message && !anchored {
+        weighing.add(CueName::ConditionInput("asks-message"), ASKS_WHO, (0, 0));
     } else if fields > 2 && !anchored {
         weighing.add(CueName::ConditionInput("form"), FORM, (0, 0));
     }
@@ -390,13 +396,21 @@ fn count_visual_cues(weighing: &mut CueTally, page: &CueInput<'_>) {
 
 impl CueTally {
     /// Returns the meanings of the words between two offsets and `of_all`, and keeps them by language: a sentence is in
-    /// one language, and words of others that look alike mean nothing in it.
-    fn meanings(&mut self, table: &RuleTable, start: u32, end: u32, of_all: Meanings) -> Meanings {
+    /// one language, and words of others that look alike mean nothing in it. Words inside `quoted` do not count.
+    fn meanings(
+        &mut self,
+        table: &RuleTable,
+        (start, end): (u32, u32),
+        quoted: Option<(u32, u32)>,
+        of_all: Meanings,
+    ) -> Meanings {
         self.by_language.clear();
         // A word may begin with the white space before the sentence.
         let from = self.words.partition_point(|(at, ..)| *at + 1 < start);
         let mut set = of_all;
-        for (_, meanings, pattern) in self.words[from..].iter().take_while(|(at, ..)| *at + 1 < end) {
+        let is_quoted = |at: u32| quoted.is_some_and(|(from, to)| (from..to).contains(&at));
+        let words = self.words[from..].iter().take_while(|(at, ..)| *at + 1 < end);
+        for (_, meanings, pattern) in words.filter(|(at, ..)| !is_quoted(*at)) {
             set |= meanings;
             for (language, meanings) in table.concepts.readings(*pattern) {
                 match self.by_language.iter_mut().find(|(its, _)| its == language) {
@@ -437,6 +451,18 @@ pub(crate) fn sentence_end(text: &str, at: u32, end: u32) -> u32 {
         n += 1;
     }
     end
+}
+
+/// Returns the quotation in a sentence: a text that reports what a page says is no such page. Short quotations are names
+/// of buttons and pages.
+fn quotation(text: &str, at: u32, end: u32) -> Option<(u32, u32)> {
+    let sentence = text.get(at as usize..end as usize)?;
+    let is_mark = |c: char| matches!(c, '"' | '\u{201E}' | '\u{300C}' | '\u{300D}');
+    let open = sentence.find(is_mark).filter(|open| *open as u32 >= BEFORE_QUOTATION)?;
+    let from = open + sentence[open..].chars().next().map_or(1, char::len_utf8);
+    let to = from + sentence[from..].find(is_mark)?;
+    let (from, to) = (at + from as u32, at + to as u32);
+    (count_chars(text, from, to) >= QUOTATION_CHARS).then_some((from, to))
 }
 
 /// Returns the length in bytes of the bullet between spaces at the beginning of the text, 0 without one.
@@ -508,6 +534,23 @@ mod tests {
             at = end;
         }
         assert_eq!(ends, ["your ip is 1.2.3.4. ", "wait! ", "请稍候。", "好"]);
+    }
+
+    #[test]
+    fn a_quotation_is_reported_speech() {
+        let quoted = |text: &str| {
+            quotation(text, 0, text.len() as u32).map(|(from, to)| text[from as usize..to as usize].to_owned())
+        };
+        assert_eq!(quoted("a site tells me \"you have been blocked\".").as_deref(), Some("you have been blocked"));
+        assert_eq!(quoted("dort steht dann: \u{201E}nicht verfügbar in ihrem land.\"").map(|s| s.len()), Some(31));
+        assert_eq!(quoted("很多新手看到\"访问过于频繁，请稍后再试\"。").as_deref(), Some("访问过于频繁，请稍后再试"));
+        for text in [
+            "please tick \"not a robot\" below",
+            "\"you have been blocked\", it says",
+            "a 5\" screen is enough for you",
+        ] {
+            assert_eq!(quoted(text), None, "{text}");
+        }
     }
 
     #[test]
