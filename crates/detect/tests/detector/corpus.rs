@@ -111,6 +111,29 @@ fn rewordings_are_found_without_a_false_alarm() {
 }
 
 #[test]
+fn the_confidence_of_cues_is_reliable_on_the_samples_that_it_was_fitted_to() {
+    let samples = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("calibration/first-sight.tsv");
+    let samples = std::fs::read_to_string(samples).unwrap();
+    let mut bands = [(0, 0, 0.0); 4];
+    for line in samples.lines().filter(|line| !line.starts_with('#')) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let Ok(margin) = fields[3].parse() else { continue };
+        let mut cues = fetchwise_detect::CueSum::default();
+        (cues.core, cues.sum) = (true, margin);
+        let confidence = cues.confidence();
+        let band = [0.5, 0.8, 0.9, 1.1].iter().position(|to| confidence < *to).unwrap();
+        bands[band].0 += usize::from(fields[2] == "block");
+        bands[band].1 += 1;
+        bands[band].2 += f64::from(confidence);
+    }
+    for (blocks, pages, sum) in bands {
+        let (low, high) = fetchwise_detect::wilson(blocks, pages).unwrap();
+        let claimed = sum / pages as f64;
+        assert!((low..=high).contains(&claimed), "{blocks} of {pages}, claimed {claimed}");
+    }
+}
+
+#[test]
 fn pages_of_networks_among_the_rewordings_are_known_as_such() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/detector/pages/rewordings");
     let headers = [Header::new("Content-Type", "text/html; charset=utf-8")];
