@@ -176,6 +176,10 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
         max_visible_chars = max_visible_chars.min(FURNISHED_CHARS);
         max_links = max_links.min(FURNISHED_LINKS);
     }
+    // A form for a message explains the words that no vendor wrote: it is guarded by a captcha, or a question.
+    if facts.asks_message && wording && rule.vendor.is_none() && page.status == 200 {
+        return false;
+    }
     if facts.asks_identity && (rule.grade == Grade::Weak || (wording && rule.max_visible_chars <= VAGUE_CHARS)) {
         return false;
     }
@@ -350,7 +354,7 @@ fn read_thin(
     let is_doubted = found.any(|id| id != CUE_WORDS) || {
         let mut meanings = 0;
         table.each_word(scratch.folded.as_bytes(), &mut scratch.buffer, |_, more, _| meanings |= more);
-        verdict.block_cues && table.vocabulary.is_topic(meanings)
+        verdict.block_cues && table.vocabulary.may_refuse(meanings)
     };
     verdict.is_empty = is_doubted || !short_text::is_content(table, scratch);
     verdict.block_cues &= verdict.is_empty;

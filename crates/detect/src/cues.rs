@@ -26,6 +26,12 @@ const THRESHOLD_GONE: i32 = 90;
 /// Threshold with status 403, 429 or 451, which refuse by themselves.
 const THRESHOLD_REFUSED: i32 = 40;
 
+/// Confidence by the sum above the threshold, fitted with a logistic curve:
+/// `cargo run -p fetchwise-detect --features json --example calibrate -- crates/detect/calibration/first-sight.tsv`.
+/// Between two knots it is linear. A sum below the threshold is no block, so it stays below one half.
+const CONFIDENCE: [(i32, f32); 9] =
+    [(-60, 0.08), (-40, 0.19), (-20, 0.39), (-1, 0.49), (0, 0.63), (10, 0.73), (20, 0.82), (40, 0.92), (60, 0.97)];
+
 /// Maximum visible characters of a page whose cues are computed because its title hints at a block in a large frame.
 pub(crate) const FRAMED_TEXT: u32 = 6_000;
 
@@ -77,6 +83,9 @@ const CONCISE: u32 = 150;
 const MAX_LABEL: u32 = 160;
 /// Maximum length in bytes of linked text that is navigation and not content.
 const MAX_NAVIGATION: u32 = 50;
+/// Minimum characters of a quotation, and minimum bytes of the sentence before it.
+const QUOTATION_CHARS: u32 = 20;
+const BEFORE_QUOTATION: u32 = 10;
 /// Minimum bullets of a block that is a list.
 const LIST_ITEMS: usize = 3;
 
@@ -106,6 +115,13 @@ pub struct CueSum {
     pub core: bool,
     /// Characters of the main content that say nothing about a block.
     pub own_chars: u32,
+}
+
+impl CueSum {
+    /// Returns the confidence that the page is a block, as far as its cues say; 0 without a core concept.
+    pub fn confidence(&self) -> f32 {
+        if self.core { confidence(self.sum - self.threshold) } else { 0.0 }
+    }
 }
 
 /// Cues of one page. The memory is reused from page to page.
@@ -155,7 +171,7 @@ impl CueTally {
         (self.queue, self.network, self.anchored) = (false, false, false);
     }
 
-    /// Returns the confidence that this is a block, from 0 to 1; 0.5 at the threshold.
+    /// Returns the confidence that this is a block, from 0 to 1; above 0.5 from the threshold on.
     pub(crate) fn confidence(&self) -> f32 {
         if !self.core || !self.done {
             return 0.0;
@@ -218,8 +234,12 @@ impl CueTally {
 
 /// Returns the confidence for a margin above the threshold.
 fn confidence(margin: i32) -> f32 {
-    let odds = (margin as f32 / 15.0).exp();
-    (odds / (1.0 + odds)).min(0.97)
+    let above = CONFIDENCE.partition_point(|(knot, _)| *knot <= margin);
+    match (above.checked_sub(1).and_then(|below| CONFIDENCE.get(below)), CONFIDENCE.get(above)) {
+        (Some((low, from)), Some((high, to))) => from + (to - from) * (margin - low) as f32 / (high - low) as f32,
+        (Some((_, last)), None) => *last,
+        (None, first) => first.map_or(0.0, |(_, first)| *first),
+    }
 }
 
 /// Inputs of the weighing, and buffers for a second pass over the page.
@@ -259,7 +279,7 @@ pub(crate) fn weigh(table: &RuleTable, page: CueInput<'_>, weighing: &mut CueTal
     table.each_word(bytes, page.buffer, |at, meanings, pattern| words.push((at, meanings, pattern)));
     read_blocks(table, weighing);
     // A form that asks who the visitor is needs a captcha to guard it.
-    if page.has_known_words && !page.facts.asks_identity {
+    if page.has_known_words && !page.facts.asks_identity && !page.facts.asks_message {
         weighing.core = true;
         weighing.add(CueName::ConditionInput("known-words"), KNOWN_WORDS, (0, 0));
     }
@@ -286,7 +306,8 @@ fn read_blocks(table: &RuleTable, weighing: &mut CueTally) {
             let short = if chars <= SHORT_SENTENCE { vocabulary.short } else { 0 };
             let digits =
                 if has_digit(&weighing.region.text[at as usize..end as usize]) { vocabulary.digits } else { 0 };
-            let meanings = weighing.meanings(table, begun.take().unwrap_or(at), end, short | digits);
+            let quoted = quotation(&weighing.region.text, at, end);
+            let meanings = weighing.meanings(table, (begun.take().unwrap_or(at), end), quoted, short | digits);
             if end == block.end
                 && weighing.region.text[at as usize..end as usize].trim_end().ends_with([',', '、', '，'])
             {
@@ -383,6 +404,8 @@ fn count_visual_cues(weighing: &mut CueTally, page: &CueInput<'_>) {
     }
     if facts.asks_identity {
         weighing.add(CueName::ConditionInput("asks-who"), ASKS_WHO, (0, 0));
+    } else if facts.asks_message && !anchored {
+        weighing.add(CueName::ConditionInput("asks-message"), ASKS_WHO, (0, 0));
     } else if fields > 2 && !anchored {
         weighing.add(CueName::ConditionInput("form"), FORM, (0, 0));
     }
@@ -390,13 +413,21 @@ fn count_visual_cues(weighing: &mut CueTally, page: &CueInput<'_>) {
 
 impl CueTally {
     /// Returns the meanings of the words between two offsets and `of_all`, and keeps them by language: a sentence is in
-    /// one language, and words of others that look alike mean nothing in it.
-    fn meanings(&mut self, table: &RuleTable, start: u32, end: u32, of_all: Meanings) -> Meanings {
+    /// one language, and words of others that look alike mean nothing in it. Words inside `quoted` do not count.
+    fn meanings(
+        &mut self,
+        table: &RuleTable,
+        (start, end): (u32, u32),
+        quoted: Option<(u32, u32)>,
+        of_all: Meanings,
+    ) -> Meanings {
         self.by_language.clear();
         // A word may begin with the white space before the sentence.
         let from = self.words.partition_point(|(at, ..)| *at + 1 < start);
         let mut set = of_all;
-        for (_, meanings, pattern) in self.words[from..].iter().take_while(|(at, ..)| *at + 1 < end) {
+        let is_quoted = |at: u32| quoted.is_some_and(|(from, to)| (from..to).contains(&at));
+        let words = self.words[from..].iter().take_while(|(at, ..)| *at + 1 < end);
+        for (_, meanings, pattern) in words.filter(|(at, ..)| !is_quoted(*at)) {
             set |= meanings;
             for (language, meanings) in table.concepts.readings(*pattern) {
                 match self.by_language.iter_mut().find(|(its, _)| its == language) {
@@ -437,6 +468,18 @@ pub(crate) fn sentence_end(text: &str, at: u32, end: u32) -> u32 {
         n += 1;
     }
     end
+}
+
+/// Returns the quotation in a sentence: a text that reports what a page says is no such page. Short quotations are names
+/// of buttons and pages.
+fn quotation(text: &str, at: u32, end: u32) -> Option<(u32, u32)> {
+    let sentence = text.get(at as usize..end as usize)?;
+    let is_mark = |c: char| matches!(c, '"' | '\u{201E}' | '\u{300C}' | '\u{300D}');
+    let open = sentence.find(is_mark).filter(|open| *open as u32 >= BEFORE_QUOTATION)?;
+    let from = open + sentence[open..].chars().next().map_or(1, char::len_utf8);
+    let to = from + sentence[from..].find(is_mark)?;
+    let (from, to) = (at + from as u32, at + to as u32);
+    (count_chars(text, from, to) >= QUOTATION_CHARS).then_some((from, to))
 }
 
 /// Returns the length in bytes of the bullet between spaces at the beginning of the text, 0 without one.
@@ -511,6 +554,23 @@ mod tests {
     }
 
     #[test]
+    fn a_quotation_is_reported_speech() {
+        let quoted = |text: &str| {
+            quotation(text, 0, text.len() as u32).map(|(from, to)| text[from as usize..to as usize].to_owned())
+        };
+        assert_eq!(quoted("a site tells me \"you have been blocked\".").as_deref(), Some("you have been blocked"));
+        assert_eq!(quoted("dort steht dann: \u{201E}nicht verfügbar in ihrem land.\"").map(|s| s.len()), Some(31));
+        assert_eq!(quoted("很多新手看到\"访问过于频繁，请稍后再试\"。").as_deref(), Some("访问过于频繁，请稍后再试"));
+        for text in [
+            "please tick \"not a robot\" below",
+            "\"you have been blocked\", it says",
+            "a 5\" screen is enough for you",
+        ] {
+            assert_eq!(quoted(text), None, "{text}");
+        }
+    }
+
+    #[test]
     fn a_bullet_ends_a_sentence_and_begins_an_item() {
         let text = "changes • one * two 2*3 * three";
         let mut items = Vec::new();
@@ -542,9 +602,10 @@ mod tests {
     }
 
     #[test]
-    fn more_cues_raise_the_confidence_which_is_one_half_at_the_threshold() {
-        assert!((confidence(0) - 0.5).abs() < 1e-6);
-        assert!(confidence(30) > confidence(10) && confidence(-30) < 0.2);
-        assert!(confidence(10_000) <= 0.97 && confidence(-10_000) >= 0.0);
+    fn more_cues_raise_the_confidence_which_passes_one_half_at_the_threshold() {
+        assert!(confidence(-1) < 0.5 && confidence(0) > 0.5);
+        assert!((-200..200).all(|margin| confidence(margin) <= confidence(margin + 1)));
+        assert!((confidence(30) - 0.87).abs() < 1e-6, "half way between two knots");
+        assert!(confidence(i32::MAX) <= 0.97 && confidence(i32::MIN) >= 0.0);
     }
 }

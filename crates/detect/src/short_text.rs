@@ -17,7 +17,7 @@ const LONG_SENTENCE: (u32, usize) = (24, 3);
 /// ... and minimum letters of one in other scripts.
 const SENTENCE_LETTERS: usize = 6;
 /// Minimum characters of all sentences.
-const CONTENT_SENTENCES: u32 = 45;
+const CONTENT_SENTENCES: u32 = 36;
 /// Minimum characters and links of a page of a site that only lists links.
 const LISTING_CHARS: u32 = 100;
 const LISTING_LINKS: u32 = 6;

@@ -62,6 +62,8 @@ pub(crate) struct PageFacts {
     pub(crate) noindex: bool,
     /// A field asks who the visitor is: e-mail address, phone number, account name, password, one-time password.
     pub(crate) asks_identity: bool,
+    /// A field asks for a message of several lines. The fields that captchas fill in do not count.
+    pub(crate) asks_message: bool,
     /// The page has furniture of a site's pages that block pages lack: navigation, an article, a description for social
     /// networks.
     pub(crate) furnished: bool,
@@ -153,7 +155,11 @@ impl PageFacts {
             Tag::Meta => self.meta(text, range),
             Tag::Input => self.input(attrs),
             Tag::Nav | Tag::Article => self.furnished = true,
-            Tag::Select | Tag::Textarea => self.inputs += 1,
+            Tag::Textarea => {
+                self.inputs += 1;
+                self.asks_message |= memchr::memmem::find(attrs, b"captcha").is_none();
+            }
+            Tag::Select => self.inputs += 1,
             Tag::Iframe | Tag::Frame | Tag::Object | Tag::Embed | Tag::Video | Tag::Audio => self.frames += 1,
             Tag::Component if place == PagePart::Code => self.components += 1,
             Tag::Body => self.body = true,

@@ -122,7 +122,8 @@ fn goes_on(rest: &[u8]) -> bool {
         _ => {
             let len = (2..=4.min(rest.len())).find(|len| std::str::from_utf8(&rest[..*len]).is_ok());
             let next = len.and_then(|len| std::str::from_utf8(&rest[..len]).ok()?.chars().next());
-            next.is_some_and(|c| c.is_alphabetic() && has_words(c))
+            // Devanagari separates words, too. Its vowel signs are no letters.
+            next.is_some_and(|c| c.is_alphabetic() && has_words(c) || matches!(c, '\u{900}'..='\u{963}'))
         }
     }
 }
@@ -143,6 +144,14 @@ fn run_len(bytes: &[u8], of: impl Fn(u8) -> bool) -> Option<usize> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_vowel_sign_continues_a_word() {
+        let pattern = Pattern::parse("\u{932}\u{947}\u{916}{end}").unwrap();
+        let found = |text: &str| pattern.end_at(text.as_bytes(), 0).is_some();
+        assert!(found("\u{932}\u{947}\u{916} \u{92A}\u{922}") && found("\u{932}\u{947}\u{916}\u{964}"));
+        assert!(!found("\u{932}\u{947}\u{916}\u{947}\u{930}"));
+    }
 
     #[test]
     fn patterns_that_cannot_be_searched_are_rejected() {

@@ -66,9 +66,10 @@ impl Vocabulary {
         meanings & self.about != 0
     }
 
-    /// Returns whether a text with these meanings is about something that block pages are about.
-    pub(crate) fn is_topic(&self, meanings: Meanings) -> bool {
-        meanings & self.topic != 0
+    /// Returns whether a text with these meanings may refuse its reader: it is about something that block pages are
+    /// about, and it addresses the reader or names an address. A museum forbids dogs to nobody in particular.
+    pub(crate) fn may_refuse(&self, meanings: Meanings) -> bool {
+        meanings & self.topic != 0 && meanings & (self.yours | self.reference) != 0
     }
 
     /// Returns whether a title with these meanings hints at a block in a large frame.
