@@ -146,7 +146,9 @@ async fn the_printed_permissions_are_sufficient_and_minimal() {
         return;
     }
     let own = NodeId::random();
-    let node = fetchwise_fleet::transport::nats::permissions("test", own).unwrap().replace("CHANGE ME", "word");
+    let node = fetchwise_fleet::transport::nats::permissions("test", own, &["q".to_owned()])
+        .unwrap()
+        .replace("CHANGE ME", "word");
     let servers = Servers::start_with(1, &format!("authorization {{ users: [\n{node}\n] }}"));
     let of = |user: &str| {
         let url = servers.urls()[0].replace("nats://", &format!("nats://{user}:word@"));
@@ -200,7 +202,8 @@ async fn a_node_with_the_printed_permissions_changes_nothing_of_others() {
         return;
     }
     let (bad, victim) = (NodeId::random(), NodeId::random());
-    let permissions = fetchwise_fleet::transport::nats::permissions("test", bad).unwrap().replace("CHANGE ME", "word");
+    let permissions =
+        fetchwise_fleet::transport::nats::permissions("test", bad, &[]).unwrap().replace("CHANGE ME", "word");
     let servers = Servers::start_with(1, &format!("authorization {{ users: [\n{permissions}\n] }}"));
     let url = |user: &str| servers.urls()[0].replace("nats://", &format!("nats://{user}:word@"));
     let settings = NatsSettings { timeout: Duration::from_secs(1), ..NatsSettings::new([url("ops")], "test") };
