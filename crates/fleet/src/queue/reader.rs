@@ -298,7 +298,7 @@ impl Reader {
         let transport = Arc::clone(&self.transport);
         let queues = transport.work_queues().ok_or_else(no_queues)?;
         self.acknowledge(queues).await;
-        self.give_back(queues).await;
+        self.release_sites(queues).await;
         self.pull(queues).await?;
         if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
             self.look(queues, holder).await?;
@@ -336,12 +336,12 @@ impl Reader {
     }
 
     /// Gives back the sites without links.
-    async fn give_back(&mut self, queues: &dyn WorkQueues) {
+    async fn release_sites(&mut self, queues: &dyn WorkQueues) {
         let done: Vec<_> =
             self.held.iter().filter(|(_, held)| held.is_done()).map(|(site, _)| Arc::clone(site)).collect();
         let mut giving = Vec::new();
         for site in done.iter().take(MAX_TAKEN) {
-            giving.push(self.give_site_back(queues, site).boxed());
+            giving.push(self.release_site(queues, site).boxed());
         }
         let given: Vec<_> = all(giving).await;
         for site in given.into_iter().flatten() {
@@ -350,7 +350,7 @@ impl Reader {
     }
 
     /// Gives a site back and returns it.
-    async fn give_site_back(&self, queues: &dyn WorkQueues, site: &Arc<str>) -> Result<Arc<str>, TransportError> {
+    async fn release_site(&self, queues: &dyn WorkQueues, site: &Arc<str>) -> Result<Arc<str>, TransportError> {
         if let Some(held) = self.held.get(site) {
             queues.close(&self.options.queue, site).await?;
             let paces = pace_handover::paces(&self.selector, site, &held.hosts);
@@ -585,7 +585,7 @@ impl Reader {
         let giving = async {
             while !self.held.is_empty() {
                 let before = self.held.len();
-                self.give_back(queues).await;
+                self.release_sites(queues).await;
                 if self.held.len() == before {
                     return;
                 }
