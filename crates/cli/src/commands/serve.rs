@@ -135,7 +135,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
         let address_file = write_address_file(journal.dir(), address);
         let upkeep = background_maintenance::start(settings, journal.dir())?;
         let handle = server.handle();
-        let fleet = super::fleet::join(settings, &args.fleet, &journal, handle.selector()).await?;
+        let fleet = super::fleet::join(settings, &args.fleet, &journal, handle.selector(), None).await?;
         let server = match &fleet {
             Some(fleet) => server.in_fleet(fleet.membership()),
             None => server,

@@ -115,8 +115,8 @@ fn attempts_of_one_node_are_known_to_another() {
     let (place, site) = (TestDir::new(), site());
     let (a, b, url) = (place.dir("a"), place.dir("b"), place.url());
     let made = run(&a, &url, &["fleet", "init"]);
-    assert_eq!(String::from_utf8_lossy(&made.stdout).matches("\"created\"").count(), 7, "{}", said(&made));
-    assert_eq!(String::from_utf8_lossy(&run(&a, &url, &["fleet", "init"]).stdout).matches("\"exists\"").count(), 7);
+    assert_eq!(String::from_utf8_lossy(&made.stdout).matches("\"created\"").count(), 8, "{}", said(&made));
+    assert_eq!(String::from_utf8_lossy(&run(&a, &url, &["fleet", "init"]).stdout).matches("\"exists\"").count(), 8);
     let page = format!("{site}/page.html");
     assert_eq!(json(&run(&a, &url, &fetch(&page, &[])))["success"], true);
     let status = json(&run(&b, &url, &["fleet", "status", "--wait", "30s"]));

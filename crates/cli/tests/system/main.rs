@@ -15,10 +15,15 @@ mod description;
 mod faulty_disk;
 #[cfg(feature = "fleet")]
 mod fleet;
+#[cfg(feature = "fleet")]
+mod fleet_queue;
 #[cfg(target_os = "linux")]
 mod limits;
 #[cfg(feature = "fleet")]
 mod prometheus;
+#[cfg(feature = "fleet")]
+#[path = "../../../fleet/tests/nats/proxy.rs"]
+mod proxy;
 #[cfg(feature = "fleet")]
 mod serve_fleet;
 #[path = "../program/serve/server.rs"]

@@ -38,6 +38,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const LIST: Duration = Duration::from_secs(3);
 /// The interval at which the paces of a site are written to its cell.
 const PACE_INTERVAL: Duration = Duration::from_secs(20);
+/// The number of cells that are written in one step.
+const MAX_WRITTEN: usize = 256;
 /// The interval at which a cell is written even if nothing has changed, because cells age out.
 const CELL_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 /// The maximum number of concurrent requests.
@@ -46,6 +48,8 @@ const MAX_REQUESTS: usize = 32;
 const MAX_LISTED: u64 = 5_000;
 /// The number of sites that are taken in one step.
 const MAX_TAKEN: usize = 64;
+/// The number of links that each site may have, however many sites there are.
+const MIN_SITE_LINKS: usize = 4;
 /// The time for the last acknowledgements, and for giving the sites back.
 const STOP_TIME: Duration = Duration::from_secs(5);
 /// The number of tries to acknowledge a link of a site that this node no longer holds.
@@ -294,7 +298,7 @@ impl Reader {
         let transport = Arc::clone(&self.transport);
         let queues = transport.work_queues().ok_or_else(no_queues)?;
         self.acknowledge(queues).await;
-        self.give_back(queues).await;
+        self.release_sites(queues).await;
         self.pull(queues).await?;
         if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
             self.look(queues, holder).await?;
@@ -332,12 +336,12 @@ impl Reader {
     }
 
     /// Gives back the sites without links.
-    async fn give_back(&mut self, queues: &dyn WorkQueues) {
+    async fn release_sites(&mut self, queues: &dyn WorkQueues) {
         let done: Vec<_> =
             self.held.iter().filter(|(_, held)| held.is_done()).map(|(site, _)| Arc::clone(site)).collect();
         let mut giving = Vec::new();
         for site in done.iter().take(MAX_TAKEN) {
-            giving.push(self.give_site_back(queues, site).boxed());
+            giving.push(self.release_site(queues, site).boxed());
         }
         let given: Vec<_> = all(giving).await;
         for site in given.into_iter().flatten() {
@@ -346,7 +350,7 @@ impl Reader {
     }
 
     /// Gives a site back and returns it.
-    async fn give_site_back(&self, queues: &dyn WorkQueues, site: &Arc<str>) -> Result<Arc<str>, TransportError> {
+    async fn release_site(&self, queues: &dyn WorkQueues, site: &Arc<str>) -> Result<Arc<str>, TransportError> {
         if let Some(held) = self.held.get(site) {
             queues.close(&self.options.queue, site).await?;
             let paces = pace_handover::paces(&self.selector, site, &held.hosts);
@@ -366,11 +370,14 @@ impl Reader {
     async fn pull(&mut self, queues: &dyn WorkQueues) -> Result<(), TransportError> {
         let now = Instant::now();
         let given: usize = self.held.values().map(|held| held.given.len()).sum();
-        let (mut room, max) = (self.options.max_links.saturating_sub(given), self.options.max_site_links);
+        let mut room = self.options.max_links.saturating_sub(given);
+        // Many sites share the room, so that none of them waits for links of slow ones.
+        let share = self.options.max_links / self.held.len().max(1);
+        let max = share.clamp(MIN_SITE_LINKS, self.options.max_site_links.max(MIN_SITE_LINKS));
         let mut wanted = Vec::new();
         for (site, held) in &self.held {
             if room > 0 && held.wants_links(max, now) {
-                let count = (max - held.given.len()).min(room);
+                let count = max.saturating_sub(held.given.len()).min(room);
                 room -= count;
                 wanted.push((Arc::clone(site), count));
             }
@@ -517,7 +524,7 @@ impl Reader {
     async fn write_paces(&mut self, holder: &str) {
         let mut due = Vec::new();
         for (site, held) in &self.held {
-            if held.written.elapsed() < PACE_INTERVAL {
+            if held.written.elapsed() < PACE_INTERVAL || due.len() >= MAX_WRITTEN {
                 continue;
             }
             let paces = pace_handover::paces(&self.selector, site, &held.hosts);
@@ -578,7 +585,7 @@ impl Reader {
         let giving = async {
             while !self.held.is_empty() {
                 let before = self.held.len();
-                self.give_back(queues).await;
+                self.release_sites(queues).await;
                 if self.held.len() == before {
                     return;
                 }

@@ -201,7 +201,7 @@ pub trait Blobs: Send + Sync {
 }
 
 /// The maximum size of a link in a work queue, in bytes.
-pub const MAX_QUEUED_LINK: usize = 64 << 10;
+pub const MAX_QUEUED_LINK: usize = 256 << 10;
 
 /// A link that a work queue delivers.
 #[derive(Clone, Debug, PartialEq, Eq)]

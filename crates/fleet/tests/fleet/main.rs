@@ -12,3 +12,4 @@ mod scope_own;
 mod site_handover;
 mod snapshot_validation;
 mod transport;
+mod work_queue;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fetchwise_fleet::model::node_id::NodeId;
 use fetchwise_fleet::transport::{
-    Change, Delivery, Position, RetransmitRequest, SwapOutcome, Table, Transport, TransportError,
+    Change, Delivery, Position, RetransmitRequest, SwapOutcome, Table, Transport, TransportError, shard_of,
 };
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -42,6 +42,50 @@ pub async fn conforms(transport: &dyn Transport) {
     watches(transport).await;
     blobs(transport).await;
     signals(transport).await;
+    work_queues(transport).await;
+}
+
+async fn work_queues(transport: &dyn Transport) {
+    let queues = transport.work_queues().unwrap();
+    let is_missing = |error: TransportError| matches!(error, TransportError::NoQueue(_));
+    assert!(is_missing(queues.content("q").await.unwrap_err()));
+    assert!(queues.ensure("no.name").await.is_err());
+    queues.ensure("q").await.unwrap();
+    queues.ensure("q").await.unwrap();
+    assert!(is_missing(queues.pull("q", "a.org", 1).await.unwrap_err()), "the site is not open");
+    for n in 0..10 {
+        for site in ["a.org", "[::1]"] {
+            let id = format!("{n}{site}");
+            assert!(queues.enqueue("q", site, &id, text(n)).await.unwrap());
+            assert!(!queues.enqueue("q", site, &id, text(n)).await.unwrap(), "a duplicate");
+        }
+    }
+    let content = queues.content("q").await.unwrap();
+    assert_eq!((content.links, content.sites), (20, 2));
+    let sites = |shard| async move { queues.sites("q", shard).await.unwrap().into_iter().collect::<BTreeSet<_>>() };
+    assert_eq!(sites(None).await, ["a.org", "[::1]"].map(str::to_owned).into());
+    assert!(sites(Some(shard_of("a.org"))).await.contains("a.org"));
+    assert_eq!(queues.delivered("q", "a.org").await.unwrap(), 0);
+    queues.open("q", "a.org").await.unwrap();
+    let first = queues.pull("q", "a.org", 4).await.unwrap();
+    assert_eq!(first.iter().map(|link| link.body.clone()).collect::<Vec<_>>(), (0..4).map(text).collect::<Vec<_>>());
+    assert_eq!(queues.delivered("q", "a.org").await.unwrap(), first[3].seq);
+    for link in &first[..2] {
+        queues.acknowledge("q", link).await.unwrap();
+    }
+    assert_eq!(queues.pull("q", "a.org", 100).await.unwrap().len(), 6);
+    assert_eq!(queues.pull("q", "a.org", 100).await.unwrap(), []);
+    // Another node opens the site: what is not acknowledged comes again.
+    queues.open("q", "a.org").await.unwrap();
+    let again = queues.pull("q", "a.org", 100).await.unwrap();
+    assert_eq!(again.iter().map(|link| link.body.clone()).collect::<Vec<_>>(), (2..10).map(text).collect::<Vec<_>>());
+    for link in &again {
+        queues.acknowledge("q", link).await.unwrap();
+    }
+    queues.close("q", "a.org").await.unwrap();
+    queues.close("q", "a.org").await.unwrap();
+    assert_eq!(queues.delivered("q", "a.org").await.unwrap(), 0);
+    assert_eq!((queues.content("q").await.unwrap().links, sites(None).await), (10, ["[::1]".to_owned()].into()));
 }
 
 async fn stream(transport: &dyn Transport) {

@@ -146,7 +146,9 @@ async fn the_printed_permissions_are_sufficient_and_minimal() {
         return;
     }
     let own = NodeId::random();
-    let node = fetchwise_fleet::transport::nats::permissions("test", own).unwrap().replace("CHANGE ME", "word");
+    let node = fetchwise_fleet::transport::nats::permissions("test", own, &["q".to_owned()])
+        .unwrap()
+        .replace("CHANGE ME", "word");
     let servers = Servers::start_with(1, &format!("authorization {{ users: [\n{node}\n] }}"));
     let of = |user: &str| {
         let url = servers.urls()[0].replace("nats://", &format!("nats://{user}:word@"));
@@ -175,6 +177,23 @@ async fn the_printed_permissions_are_sufficient_and_minimal() {
     assert_eq!(nats.blobs().get(&name, 100).await.unwrap().unwrap(), &b"another"[..]);
     assert_eq!(nats.blobs().list().await.unwrap().len(), 1);
     nats.signal(NodeId::random(), RetransmitRequest { epoch: 1, first: 1, last: 1 }).await.unwrap();
+    // The node fetches the links of its queue and cannot fill it.
+    let (filled, queue) = (ops.work_queues().unwrap(), nats.work_queues().unwrap());
+    filled.ensure("q").await.unwrap();
+    assert!(filled.enqueue("q", "e.org", "1", Bytes::from_static(b"a link")).await.unwrap());
+    assert_eq!(queue.content("q").await.unwrap().links, 1);
+    assert_eq!(
+        (queue.sites("q", None).await.unwrap(), queue.delivered("q", "e.org").await.unwrap()),
+        (vec!["e.org".to_owned()], 0)
+    );
+    queue.open("q", "e.org").await.unwrap();
+    let links = queue.pull("q", "e.org", 9).await.unwrap();
+    queue.acknowledge("q", &links[0]).await.unwrap();
+    queue.close("q", "e.org").await.unwrap();
+    assert_eq!(queue.content("q").await.unwrap().links, 0);
+    assert!(matches!(cells.swap(Table::Sites, "e.org", None, Bytes::new()).await.unwrap(), SwapOutcome::Done(_)));
+    assert!(queue.enqueue("q", "e.org", "2", Bytes::new()).await.is_err());
+    assert!(queue.ensure("another").await.is_err());
     // Nor anything in another node's name, or an operator's.
     let is_refused = |error: TransportError| matches!(error, TransportError::Refused(_));
     assert!(is_refused(nats.publish(NodeId::random(), "second", Bytes::new()).await.unwrap_err()));
@@ -200,7 +219,8 @@ async fn a_node_with_the_printed_permissions_changes_nothing_of_others() {
         return;
     }
     let (bad, victim) = (NodeId::random(), NodeId::random());
-    let permissions = fetchwise_fleet::transport::nats::permissions("test", bad).unwrap().replace("CHANGE ME", "word");
+    let permissions =
+        fetchwise_fleet::transport::nats::permissions("test", bad, &[]).unwrap().replace("CHANGE ME", "word");
     let servers = Servers::start_with(1, &format!("authorization {{ users: [\n{permissions}\n] }}"));
     let url = |user: &str| servers.urls()[0].replace("nats://", &format!("nats://{user}:word@"));
     let settings = NatsSettings { timeout: Duration::from_secs(1), ..NatsSettings::new([url("ops")], "test") };

@@ -49,6 +49,9 @@ pub(crate) struct FetchArgs {
     /// Fetch the links of an earlier run's results (JSON lines) that were not delivered
     #[arg(long, value_name = "RESULTS", conflicts_with_all = ["input", "urls"])]
     pub(crate) retry: Option<PathBuf>,
+    /// Take links from this work queue of the fleet until it is empty; each site goes to one node at a time
+    #[arg(long, value_name = "QUEUE", conflicts_with_all = ["input", "urls", "retry", "only", "ordered", "restart"])]
+    pub(crate) queue: Option<String>,
     /// Fetch only what the last run of this command left; missing means 404 and 410. With --retry [default:
     /// failed,paused]
     #[arg(long, value_name = "failed|paused|missing", value_delimiter = ',', value_parser = LeftLinks::from_str)]
@@ -124,7 +127,7 @@ pub(crate) enum FailOn {
 impl FetchArgs {
     /// Returns whether the command has a list of links, rather than only URLs that a person named.
     pub(crate) fn has_list(&self) -> bool {
-        self.input.is_some() || self.retry.is_some() || self.urls.iter().any(|url| url == "-")
+        self.input.is_some() || self.retry.is_some() || self.queue.is_some() || self.urls.iter().any(|url| url == "-")
     }
 }
 

@@ -23,7 +23,12 @@ pub(super) enum FinishedItem {
     /// A link with its result. A restored link has only the fields that a result names.
     Fetched(InputPosition, Link, Box<Report>),
     /// An invalid line.
-    Bad { line: u64, error: String },
+    Bad {
+        /// Its number in the order of reading.
+        number: u64,
+        place: InputPosition,
+        error: String,
+    },
 }
 
 /// The error types of reports that are not in the table.
@@ -41,7 +46,7 @@ const OTHER_ERRORS: [&str; 7] = [
 #[derive(Serialize, Deserialize)]
 enum StoredItem {
     Fetched(Box<StoredReport>),
-    Bad { line: u64, error: String },
+    Bad { number: u64, line: u64, error: String },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -78,7 +83,9 @@ struct StoredReport {
 impl Stored for FinishedItem {
     fn store(&self) -> Option<Vec<u8>> {
         let item = match self {
-            Self::Bad { line, error } => StoredItem::Bad { line: *line, error: error.clone() },
+            Self::Bad { number, place, error } => {
+                StoredItem::Bad { number: *number, line: place.line()?, error: error.clone() }
+            }
             Self::Fetched(place, link, report) => {
                 StoredItem::Fetched(Box::new(StoredReport::of(*place, link.id.clone(), report)?))
             }
@@ -88,7 +95,7 @@ impl Stored for FinishedItem {
 
     fn restore(bytes: &[u8]) -> Option<Self> {
         Some(match serde_json::from_slice(bytes).ok()? {
-            StoredItem::Bad { line, error } => Self::Bad { line, error },
+            StoredItem::Bad { number, line, error } => Self::Bad { number, place: InputPosition::Line(line), error },
             StoredItem::Fetched(stored) => stored.into_item()?,
         })
     }
@@ -213,7 +220,7 @@ mod tests {
             assert_eq!(format!("{again:?}"), text);
             report = *again;
         }
-        let bad = FinishedItem::Bad { line: 4, error: "no URL".to_owned() };
+        let bad = FinishedItem::Bad { number: 3, place: InputPosition::Line(4), error: "no URL".to_owned() };
         assert_eq!(format!("{:?}", FinishedItem::restore(&bad.store().unwrap()).unwrap()), format!("{bad:?}"));
         let unknown = Report { error_type: Some("from elsewhere"), ..Report::default() };
         let item = FinishedItem::Fetched(InputPosition::Position(1), Link::default(), Box::new(unknown));

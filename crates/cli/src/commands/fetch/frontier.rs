@@ -198,6 +198,21 @@ impl Frontier {
         }
     }
 
+    /// Removes and returns the waiting links of a host. Those that are open may still end.
+    pub(super) fn withdraw(&mut self, host: &str) -> Vec<QueuedLink> {
+        let Some(id) = self.ids.get(host).copied() else { return Vec::new() };
+        let entry = &mut self.hosts[id.index()];
+        let mut links = std::mem::take(&mut entry.returned);
+        links.extend(std::iter::from_fn(|| entry.links.pop()));
+        self.len -= links.len();
+        let is_open = entry.open > 0;
+        self.list(id);
+        if !is_open {
+            self.remove(id);
+        }
+        links
+    }
+
     /// Drops all waiting links. Those that are open may still end.
     pub(super) fn clear(&mut self) {
         self.len = 0;
@@ -382,6 +397,20 @@ mod tests {
         assert_eq!(frontier.pop(after(499)), None);
         known(&mut frontier, "b");
         assert_eq!(all(&mut frontier, after(500)), [1, 2], "a link that was put back goes first");
+    }
+
+    #[test]
+    fn a_withdrawn_host_gives_its_links_back() {
+        let mut frontier = frontier(&[("a", 1), ("b", 2), ("a", 3), ("a", 4)]);
+        let (a, first) = frontier.pop(NOW).unwrap();
+        frontier.back(a, first, after(500));
+        let (b, _) = frontier.pop(NOW).unwrap();
+        assert_eq!(frontier.withdraw("a").iter().map(|link| link.number).collect::<Vec<_>>(), [1, 3, 4]);
+        assert!(frontier.withdraw("b").is_empty() && frontier.withdraw("c").is_empty());
+        assert_eq!((frontier.len(), frontier.host_count(), frontier.next_at()), (0, 1, None), "one of b is open");
+        frontier.ended(b);
+        frontier.push("a", link(5));
+        assert_eq!((frontier.host_count(), pop(&mut frontier, NOW)), (1, Some(5)));
     }
 
     #[test]

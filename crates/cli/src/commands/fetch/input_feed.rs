@@ -1,4 +1,4 @@
-//! The input of `fetch`: arguments, a file or stdin, in order.
+//! The input of `fetch`: arguments, a file or stdin, in order, or a work queue.
 //!
 //! A separate thread reads it to its end and passes on where each link stands and which host it has. It leaves out
 //! duplicates, and links that an earlier run finished. So reading waits for no host, and a slow pipe delays nothing
@@ -15,9 +15,13 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::FetchArgs;
+use crate::commands::fetch::input_batch::{Batch, Item};
 use crate::commands::fetch::input_line::{self, MAX_LINE_BYTES, host_of};
+use crate::commands::fetch::input_position::InputPosition;
 use crate::commands::fetch::link_list::LinkList;
 use crate::commands::fetch::link_queue::QueuedLink;
+#[cfg(feature = "fleet")]
+use crate::commands::fetch::queue_feed::QueueFeed;
 use crate::commands::fetch::results_file::{self, LinkToRetry};
 use crate::commands::fetch::resume::EarlierLinks;
 use crate::parse::input::{Lines, is_stdin};
@@ -34,40 +38,6 @@ const AHEAD: usize = 64;
 /// The number of links that are remembered to find duplicates.
 const MAX_SEEN: usize = 4_000_000;
 
-/// An item of the input.
-#[derive(Debug)]
-pub(super) enum Item {
-    /// A link to fetch.
-    Link {
-        /// Its host; empty for an invalid URL.
-        host: Box<str>,
-        link: QueuedLink,
-    },
-    /// An invalid line.
-    Bad {
-        /// Its number in the order of reading.
-        number: u64,
-        /// The line number, counted from 1.
-        line: u64,
-        /// Why it is invalid.
-        error: String,
-    },
-    /// A read error, which ends the input early.
-    Broken(String),
-}
-
-/// Items that were read, and the numbers of links that were left out since the last batch.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
-    pub(super) items: Vec<Item>,
-    /// Links that the input has named before.
-    pub(super) duplicates: u64,
-    /// Links that `--only` leaves out.
-    pub(super) left_out: u64,
-    /// Links that an earlier run finished.
-    pub(super) skipped: u64,
-}
-
 /// The input of a run, opened.
 pub(super) struct Input {
     sources: Vec<Source>,
@@ -81,9 +51,17 @@ pub(super) struct Input {
 
 /// The stream of input items.
 pub(super) struct InputFeed {
-    batches: mpsc::Receiver<Batch>,
+    from: FeedSource,
     /// The text of the links.
     pub(super) list: Arc<LinkList>,
+}
+
+/// Where a feed takes its items from.
+enum FeedSource {
+    /// The thread that reads arguments, a file or stdin.
+    Reader(mpsc::Receiver<Batch>),
+    #[cfg(feature = "fleet")]
+    Queue(QueueFeed),
 }
 
 enum Source {
@@ -153,19 +131,89 @@ impl Input {
             .name("fetchwise-input".into())
             .spawn(move || reader.read(sources))
             .map_err(|error| Failure::failed(format_args!("cannot start a thread: {error}")))?;
-        Ok(InputFeed { batches, list })
+        Ok(InputFeed { from: FeedSource::Reader(batches), list })
+    }
+
+    /// Starts to take links from a work queue.
+    #[cfg(feature = "fleet")]
+    pub(super) fn start_queue(self, dir: &Path, reader: fetchwise_fleet::queue::QueueReader) -> InputFeed {
+        let list = Arc::new(LinkList::new(dir, self.named, self.listed));
+        InputFeed { from: FeedSource::Queue(QueueFeed::new(reader, Arc::clone(&list))), list }
     }
 }
 
 impl InputFeed {
     /// Returns the next items if there are some now.
     pub(super) fn try_next(&mut self) -> Option<Batch> {
-        self.batches.try_recv().ok()
+        match &mut self.from {
+            FeedSource::Reader(batches) => batches.try_recv().ok(),
+            #[cfg(feature = "fleet")]
+            FeedSource::Queue(queue) => queue.try_next(),
+        }
     }
 
     /// Returns the next items; none at the end.
     pub(super) async fn next(&mut self) -> Option<Batch> {
-        self.batches.recv().await
+        match &mut self.from {
+            FeedSource::Reader(batches) => batches.recv().await,
+            #[cfg(feature = "fleet")]
+            FeedSource::Queue(queue) => queue.next().await,
+        }
+    }
+
+    /// Returns whether the links come from a work queue, which remembers what is done.
+    pub(super) fn is_queue(&self) -> bool {
+        match &self.from {
+            FeedSource::Reader(_) => false,
+            #[cfg(feature = "fleet")]
+            FeedSource::Queue(_) => true,
+        }
+    }
+
+    /// Records that the result of item `number` is written.
+    #[cfg_attr(
+        not(feature = "fleet"),
+        allow(unused_variables, clippy::needless_pass_by_ref_mut, reason = "for queues")
+    )]
+    pub(super) fn written(&mut self, number: u64) {
+        match &mut self.from {
+            FeedSource::Reader(_) => {}
+            #[cfg(feature = "fleet")]
+            FeedSource::Queue(queue) => queue.written(number),
+        }
+    }
+
+    /// Gives a link back without a result.
+    #[cfg_attr(
+        not(feature = "fleet"),
+        allow(unused_variables, clippy::needless_pass_by_ref_mut, reason = "for queues")
+    )]
+    pub(super) fn dropped(&mut self, number: u64) {
+        match &mut self.from {
+            FeedSource::Reader(_) => {}
+            #[cfg(feature = "fleet")]
+            FeedSource::Queue(queue) => queue.dropped(number),
+        }
+    }
+
+    /// Returns whether a link goes back to its queue and is not to be tried again here.
+    #[cfg_attr(not(feature = "fleet"), allow(unused_variables, reason = "for queues"))]
+    pub(super) fn is_withdrawn(&self, number: u64) -> bool {
+        match &self.from {
+            FeedSource::Reader(_) => false,
+            #[cfg(feature = "fleet")]
+            FeedSource::Queue(queue) => queue.is_withdrawn(number),
+        }
+    }
+
+    /// Ends the feed. A work queue gets back what has no result.
+    #[cfg_attr(not(feature = "fleet"), allow(clippy::unused_async, reason = "for queues"))]
+    pub(super) async fn stop(self) {
+        match self.from {
+            FeedSource::Reader(_) => {}
+            #[cfg(feature = "fleet")]
+            FeedSource::Queue(queue) => queue.stop().await,
+        }
     }
 }
 
@@ -241,7 +289,7 @@ impl Reader {
                 }
                 Ok((Some(Err(error)), _)) | Err(error) => error,
             };
-            let bad = Item::Bad { number: self.number, line: line.number, error };
+            let bad = Item::Bad { number: self.number, place: InputPosition::Line(line.number), error };
             self.number += 1;
             self.batch.items.push(bad);
             self.pass_on_if_full()?;

@@ -7,12 +7,26 @@ pub(crate) enum InputPosition {
     Position(u64),
     /// The line of a file or of stdin, counted from 1.
     Line(u64),
+    /// A link of a work queue.
+    Queue {
+        /// Its number in the order of reading.
+        number: u64,
+        /// Its position in the queue.
+        seq: u64,
+        /// Whether another result of it may have been written before.
+        is_redelivered: bool,
+    },
 }
 
 impl InputPosition {
     /// Returns the line number; none for an argument.
     pub(crate) fn line(self) -> Option<u64> {
         if let Self::Line(line) = self { Some(line) } else { None }
+    }
+
+    /// Returns the position in the queue, and whether the link may have another result; none for other inputs.
+    pub(crate) fn queue(self) -> Option<(u64, bool)> {
+        if let Self::Queue { seq, is_redelivered, .. } = self { Some((seq, is_redelivered)) } else { None }
     }
 
     /// Returns the position; none for a line.

@@ -7,8 +7,10 @@
 //!
 //! Must not know: the order in which links are read or fetched.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::input_line::{self, MAX_LINE_BYTES};
 use super::input_position::InputPosition;
@@ -24,11 +26,29 @@ const FIRST_READ: usize = 512;
 /// The error of a line that has changed since the run has read it.
 const CHANGED: &str = "the line has changed since the run began; run the same command again to fetch the new one";
 
+/// The first offset of links of a work queue, which stay in memory: few are read ahead.
+const QUEUE_BEGIN: u64 = 1 << 59;
+
+/// A link of a work queue that is not finished.
+#[derive(Clone, Debug)]
+pub(super) struct HeldLink {
+    pub(super) text: String,
+    /// Its position in the queue.
+    pub(super) seq: u64,
+    /// Whether another result of it may have been written before.
+    pub(super) is_redelivered: bool,
+}
+
+/// The error of a link that another node fetches.
+const WITHDRAWN: &str = "the link went back to its queue";
+
 /// Where links are read again.
 #[derive(Debug)]
 pub(super) struct LinkList {
     spool: Spool,
     file: Option<File>,
+    /// The links of a work queue by their number.
+    held: Mutex<HashMap<u64, HeldLink>>,
     /// The fields that arguments have in common, and those of the links of a list.
     named: Link,
     listed: Link,
@@ -49,7 +69,7 @@ enum Kind {
 impl LinkList {
     /// Returns an empty list that spools to a file in `dir`, with the fields that all arguments and all lines have.
     pub(super) fn new(dir: &Path, named: Link, listed: Link) -> Self {
-        Self { spool: Spool::new(dir), file: None, named, listed }
+        Self { spool: Spool::new(dir), file: None, held: Mutex::default(), named, listed }
     }
 
     /// Adds the file whose lines [`file_line`](Self::file_line) names.
@@ -87,11 +107,28 @@ impl LinkList {
         self.spool.append(&[&[Kind::Line.letter()], text.trim().as_bytes()])
     }
 
+    /// Keeps a link of a work queue until it is [removed](Self::remove_held), and returns its offset.
+    #[cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "work queues are a part of fleets"))]
+    pub(super) fn hold(&self, number: u64, link: HeldLink) -> u64 {
+        self.held().insert(number, link);
+        QUEUE_BEGIN + number
+    }
+
+    /// Drops a link of a work queue.
+    #[cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "work queues are a part of fleets"))]
+    pub(super) fn remove_held(&self, number: u64) {
+        self.held().remove(&number);
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<u64, HeldLink>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Keeps the link of an earlier result and returns its offset.
     pub(super) fn add_retried(&self, place: InputPosition, url: &str, id: Option<&str>) -> u64 {
         let kind = match place {
             InputPosition::Position(_) => Kind::RetriedArgument,
-            InputPosition::Line(_) => Kind::RetriedLine,
+            InputPosition::Line(_) | InputPosition::Queue { .. } => Kind::RetriedLine,
         };
         let id_len = id.map_or(u32::MAX, |id| id.len() as u32);
         let id = id.unwrap_or_default();
@@ -103,6 +140,11 @@ impl LinkList {
     /// # Errors
     /// The text cannot be read, or it is not a link any longer.
     pub(super) fn read(&self, link: QueuedLink) -> Result<(InputPosition, Link), String> {
+        if let Some(number) = link.offset.checked_sub(QUEUE_BEGIN) {
+            let HeldLink { text, seq, is_redelivered } = self.held().get(&number).cloned().ok_or(WITHDRAWN)?;
+            let link_of = input_line::link(&text, &self.listed).and_then(Result::ok);
+            return Ok((InputPosition::Queue { number, seq, is_redelivered }, link_of.ok_or(CHANGED)?));
+        }
         match link.offset.checked_sub(FILE_BEGIN) {
             Some(at) => {
                 let text = self.read_line(at)?;

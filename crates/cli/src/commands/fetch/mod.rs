@@ -8,7 +8,7 @@
 //! All links are read alongside the crawl. Those of a host that has to wait stay in its own queue and take no slot from
 //! others. A link that waits is an offset in the list, so the number of links is bounded by memory only.
 //!
-//! `input_feed` reads links, `link_list` keeps their text, `frontier` orders them by host, `scheduler` fetches them,
+//! `input_feed` reads links, `queue_feed` takes them from a work queue, `link_list` keeps their text, `frontier` orders them by host, `scheduler` fetches them,
 //! `result_order` and `report` print the results, `resume` records what is done, and `log_watch` and `shutdown` watch the
 //! log and Ctrl-C.
 
@@ -59,8 +59,9 @@ mod fd_limit;
 mod finished_item;
 mod frontier;
 mod hints;
+mod input_batch;
 mod input_feed;
-mod input_line;
+pub(crate) mod input_line;
 mod input_position;
 mod link_end;
 mod link_list;
@@ -70,6 +71,8 @@ mod metrics_endpoint;
 mod paused_links;
 mod positioned_io;
 mod progress;
+#[cfg(feature = "fleet")]
+mod queue_feed;
 mod report;
 pub(crate) mod result_json;
 mod result_order;
@@ -88,7 +91,7 @@ pub(crate) const MAX_WAIT: Duration = Duration::from_secs(15 * 60);
 /// Runs the command.
 pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     fleet::check(settings, &args.fleet)?;
-    check(args, out.json)?;
+    check(args, settings, out.json)?;
     let prints_page = args.prints_page(out.json);
     out.make_interruptible(prints_page)?;
     let concurrency = fd_limit::at_once(args.concurrency);
@@ -113,7 +116,8 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
             .map_err(|error| Failure::failed(format_args!("cannot read the state of the last run: {error}")))?;
         let max_wait = settings.config.pace.max_wait.unwrap_or(MAX_WAIT);
         let (total, is_list) = (input.total, args.has_list());
-        let fleet = fleet::join(settings, &args.fleet, &crawler.journal, &crawler.selector).await?;
+        let fleet =
+            fleet::join(settings, &args.fleet, &crawler.journal, &crawler.selector, args.queue.as_deref()).await?;
         let told = fleet.as_ref().map(|fleet| fleet.membership());
         let metrics = metrics.map(|metrics| metrics.begin(&crawler, total, told.clone())).transpose()?;
         let dashboard = dashboard.map(|dashboard| dashboard.begin(told));
@@ -124,7 +128,14 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
         if is_list && !args.quiet {
             note(start_line(args, settings, &crawler, total));
         }
-        let feed = input.start(crawler.journal.dir(), resume.take_earlier())?;
+        let earlier = resume.take_earlier();
+        let feed = match (&args.queue, &fleet) {
+            #[cfg(feature = "fleet")]
+            (Some(queue), Some(fleet)) => {
+                input.start_queue(crawler.journal.dir(), fleet.read_queue(queue, &crawler.selector, concurrency))
+            }
+            _ => input.start(crawler.journal.dir(), earlier)?,
+        };
         let scheduler = Scheduler {
             pipeline: Arc::clone(&crawler.pipeline),
             concurrency,
@@ -193,8 +204,12 @@ fn start_line(args: &FetchArgs, settings: &Settings, crawler: &Crawler, total: O
 }
 
 /// Checks what the syntax of the arguments cannot express.
-fn check(args: &FetchArgs, json: bool) -> Result<(), Failure> {
-    if args.urls.is_empty() && args.input.is_none() && args.retry.is_none() {
+fn check(args: &FetchArgs, settings: &Settings, json: bool) -> Result<(), Failure> {
+    if args.queue.is_some() && args.fleet.brokers.is_empty() && settings.config.fleet.url.is_empty() {
+        return Err(Failure::usage("--queue needs a fleet")
+            .advise("name its brokers with --fleet nats://127.0.0.1:4222, or with fleet.url in the config"));
+    }
+    if args.urls.is_empty() && args.input.is_none() && args.retry.is_none() && args.queue.is_none() {
         return Err(
             Failure::usage("missing URL").advise("name a URL, a list with --input FILE, or - to read URLs from stdin")
         );

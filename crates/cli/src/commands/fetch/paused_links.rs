@@ -82,6 +82,18 @@ impl<T> PausedLinks<T> {
         self.idle_since = None;
     }
 
+    /// Returns whether a pause until `until` lasts longer than the run waits.
+    pub(super) fn is_too_long(&self, until: Timestamp, now: Timestamp) -> bool {
+        matches!(self.wait, PauseWait::AtMost(limit) if until.since(now) > limit)
+    }
+
+    /// Removes and returns the links that `is_wanted` selects.
+    pub(super) fn extract(&mut self, is_wanted: impl Fn(&T) -> bool) -> Vec<T> {
+        let (wanted, kept) = std::mem::take(&mut self.links).into_iter().partition(|(_, link)| is_wanted(link));
+        self.links = kept;
+        BTreeMap::into_values(wanted).collect()
+    }
+
     /// Removes and returns all links in the order of their pauses.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
         std::mem::take(&mut self.links).into_values()

@@ -109,17 +109,23 @@ impl<'o> ResultDisplay<'o> {
     }
 
     /// Prints an invalid line of input.
-    pub(super) fn bad_line(&mut self, line: u64, error: &str) -> Result<(), Failure> {
+    pub(super) fn bad_line(&mut self, place: InputPosition, error: &str) -> Result<(), Failure> {
         self.sum.unclassified += 1;
         match self.out.json {
             true => {
                 let (error_type, message) = (Some(INVALID_LINE), Some(error.to_owned()));
                 let report = Report { error_type, message, ..Report::default() };
-                let json = ReportJson::new(Some(InputPosition::Line(line)), None, &report);
+                let json = ReportJson::new(Some(place), None, &report);
                 self.out.object(&json.without_url())?;
             }
             false if self.lines == Lines::None => {}
-            false => self.line(format!("{}  input line {line}: {}", styled(ERROR, "failed"), plain(error)))?,
+            false => {
+                let place = match place.queue() {
+                    Some((seq, _)) => format!("queue {seq}"),
+                    None => format!("input line {}", place.line().or(place.position()).unwrap_or_default()),
+                };
+                self.line(format!("{}  {place}: {}", styled(ERROR, "failed"), plain(error)))?;
+            }
         }
         self.step()
     }

@@ -52,6 +52,12 @@ pub(crate) struct ReportJson<'a> {
     served_by: Option<&'a str>,
     /// The date of an archive's copy.
     archived_at: Option<String>,
+    /// The position in the work queue; absent for other inputs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_position: Option<u64>,
+    /// Whether another result of this link may have been written before; absent for other inputs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redelivered: Option<bool>,
 }
 
 impl<'a> ReportJson<'a> {
@@ -83,6 +89,8 @@ impl<'a> ReportJson<'a> {
             price: report.price.as_deref(),
             served_by: report.provenance.as_ref().map(|provenance| &*provenance.by),
             archived_at: report.provenance.as_ref().and_then(|provenance| provenance.captured).map(rfc3339::format),
+            queue_position: place.and_then(InputPosition::queue).map(|(seq, _)| seq),
+            redelivered: place.and_then(InputPosition::queue).map(|(_, is_redelivered)| is_redelivered),
         }
     }
 }

@@ -11,7 +11,12 @@ use fetchwise::rfc3339;
 /// Returns a result as text.
 pub(super) fn text(place: InputPosition, url: &str, report: &Report) -> String {
     let source = report.source.map_or("-", Source::name);
-    let line = place.line().map_or_else(String::new, |line| format!("line {line}, "));
+    let line = match place {
+        InputPosition::Line(line) => format!("line {line}, "),
+        InputPosition::Queue { seq, is_redelivered: true, .. } => format!("queue {seq}, redelivered, "),
+        InputPosition::Queue { seq, .. } => format!("queue {seq}, "),
+        InputPosition::Position(_) => String::new(),
+    };
     // Without a fetcher no request was made.
     let how = match &report.fetcher {
         Some(fetcher) => format!("{line}{} {source}, {}", plain(fetcher), requests(report.requests.into())),

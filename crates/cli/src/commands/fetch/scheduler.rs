@@ -10,7 +10,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::{Id, JoinSet};
+use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::frontier::{Frontier, HostId};
@@ -24,7 +24,8 @@ use crate::commands::fetch::args::FailOn;
 use crate::commands::fetch::cost_report::CostReport;
 use crate::commands::fetch::end_report::EndReport;
 use crate::commands::fetch::finished_item::FinishedItem;
-use crate::commands::fetch::input_feed::{Batch, InputFeed, Item};
+use crate::commands::fetch::input_batch::{Batch, Item, Withdrawal};
+use crate::commands::fetch::input_feed::InputFeed;
 use crate::commands::fetch::input_position::InputPosition;
 use crate::commands::fetch::log_watch::LogWatch;
 use crate::commands::fetch::metrics_endpoint::MetricsEndpoint;
@@ -76,7 +77,7 @@ pub(super) struct Scheduler<'o> {
     pub(super) frontier: Frontier,
     pub(super) open: JoinSet<Fetched>,
     /// The links in progress, with their hosts.
-    pub(super) links: HashMap<Id, (HostId, QueuedLink)>,
+    pub(super) links: HashMap<Id, OpenLink>,
     /// Finished items that are not printed yet.
     pub(super) finished: ResultOrder<FinishedItem>,
     pub(super) log: LogWatch,
@@ -85,6 +86,13 @@ pub(super) struct Scheduler<'o> {
     pub(super) is_browser_reported: bool,
     /// The endpoint that receives the counts.
     pub(super) metrics: Option<MetricsEndpoint>,
+}
+
+/// A link in progress.
+pub(super) struct OpenLink {
+    host: HostId,
+    waiting: QueuedLink,
+    task: AbortHandle,
 }
 
 /// A link that was read again and fetched.
@@ -118,6 +126,8 @@ impl Scheduler<'_> {
         let interrupted = ended?;
         self.report_browser_failure();
         self.print_all_finished().await?;
+        let feed = self.feed;
+        feed.stop().await;
         let now = self.pipeline.selector().now();
         let Self { resume, show, fail_on, is_list, run_log, pipeline, .. } = self;
         let cost = CostReport::new(&run_log, &show.sum, pipeline.selector(), now);
@@ -223,14 +233,36 @@ impl Scheduler<'_> {
         self.show.left_out(batch.left_out);
         self.show.skipped(batch.skipped);
         self.show.duplicates(batch.duplicates);
+        if let Some(withdrawal) = batch.withdrawn {
+            self.withdraw(&withdrawal);
+        }
         for item in batch.items {
             match item {
                 Item::Link { host, link } => self.frontier.push(&host, link),
-                Item::Bad { number, line, error } => self.finished.insert(number, FinishedItem::Bad { line, error }),
+                Item::Bad { number, place, error } => {
+                    self.finished.insert(number, FinishedItem::Bad { number, place, error });
+                }
                 Item::Broken(error) => return Some(error),
             }
         }
         None
+    }
+
+    /// Gives back the links of hosts that another node fetches from now on.
+    fn withdraw(&mut self, withdrawal: &Withdrawal) {
+        let is_of = |host: &str| withdrawal.hosts.iter().any(|other| **other == *host);
+        for host in &withdrawal.hosts {
+            for waiting in self.frontier.withdraw(host) {
+                self.feed.dropped(waiting.number);
+            }
+        }
+        for paused in self.paused.extract(|paused| is_of(&paused.host)) {
+            self.feed.dropped(paused.waiting.number);
+        }
+        if withdrawal.is_revoked {
+            // Their tasks end as cancelled, unless they have ended before.
+            self.links.values().filter(|link| is_of(self.frontier.name(link.host))).for_each(|link| link.task.abort());
+        }
     }
 
     /// Passes the counts to the metrics endpoint.
@@ -315,7 +347,7 @@ impl Scheduler<'_> {
         let keeps_body = self.prints_page && waiting.number == 0;
         let (pipeline, list) = (Arc::clone(&self.pipeline), Arc::clone(&self.feed.list));
         let name = Arc::clone(self.frontier.name(host));
-        let handle = self.open.spawn(async move {
+        let task = self.open.spawn(async move {
             let (place, link) = list.read_of_host(waiting, &name)?;
             let mut report = pipeline.fetch_in_slot(&link, &slot).await;
             // Without a store nothing uses the body, which may be large.
@@ -324,23 +356,32 @@ impl Scheduler<'_> {
             }
             Ok(Box::new(FetchedLink { place, link, report }))
         });
-        self.links.insert(handle.id(), (host, waiting));
+        self.links.insert(task.id(), OpenLink { host, waiting, task });
     }
 
     fn finish(&mut self, ended: Result<(Id, Fetched), tokio::task::JoinError>) {
         let (id, fetched) = match ended {
             Ok((id, fetched)) => (id, fetched),
+            // Another node fetches the link.
+            Err(error) if error.is_cancelled() => {
+                if let Some(OpenLink { host, waiting, .. }) = self.links.remove(&error.id()) {
+                    self.frontier.ended(host);
+                    self.feed.dropped(waiting.number);
+                }
+                return;
+            }
             Err(error) => {
-                let Some((_, waiting)) = self.links.get(&error.id()) else { return };
+                let Some(OpenLink { waiting, .. }) = self.links.get(&error.id()) else { return };
                 (error.id(), self.broken(*waiting, format!("bug in fetchwise: {error}")))
             }
         };
-        let Some((host, mut waiting)) = self.links.remove(&id) else { return };
+        let Some(OpenLink { host, mut waiting, .. }) = self.links.remove(&id) else { return };
         let mut fetched = match fetched {
             Ok(fetched) => fetched,
             Err(error) => {
                 self.frontier.ended(host);
-                let item = FinishedItem::Bad { line: waiting.line, error };
+                let place = InputPosition::Line(waiting.line);
+                let item = FinishedItem::Bad { number: waiting.number, place, error };
                 return self.finished.insert(waiting.number, item);
             }
         };
@@ -385,7 +426,17 @@ impl Scheduler<'_> {
         let is_paused = report.error_type == Some(Report::PAUSED);
         let is_refused = report.error_type == Some(ErrorKind::RateLimited.name());
         waiting.refused += u8::from(is_refused);
+        let goes_back = !self.shutdown.is_stopping() && (is_paced || is_refused || is_paused);
+        if goes_back && self.feed.is_withdrawn(waiting.number) {
+            self.show.sum.requests += u64::from(report.requests);
+            self.frontier.ended(host);
+            self.feed.dropped(waiting.number);
+            return None;
+        }
+        let now = self.pipeline.selector().now();
         match report.paused_until {
+            // The links of a queue are no list that this run could end with.
+            Some(until) if self.feed.is_queue() && self.paused.is_too_long(until, now) => {}
             _ if self.shutdown.is_stopping() || !is_paced && !is_refused && !is_paused => {}
             Some(until)
                 if !is_paused
@@ -437,7 +488,11 @@ impl Scheduler<'_> {
 
     fn print_item(&mut self, item: &FinishedItem) -> Result<(), Failure> {
         match item {
-            FinishedItem::Bad { line, error } => self.show.bad_line(*line, error),
+            FinishedItem::Bad { number, place, error } => {
+                self.show.bad_line(*place, error)?;
+                self.feed.written(*number);
+                Ok(())
+            }
             FinishedItem::Fetched(place, link, report) => {
                 if let Some(response) = &report.response {
                     let mut body = Vec::new();
@@ -445,7 +500,10 @@ impl Scheduler<'_> {
                     self.show.page(&body)?;
                 }
                 self.show.report(*place, link.id.as_deref(), report)?;
-                self.resume.note(link, report, self.pipeline.selector().now());
+                match place {
+                    InputPosition::Queue { number, .. } => self.feed.written(*number),
+                    _ => self.resume.note(link, report, self.pipeline.selector().now()),
+                }
                 Ok(())
             }
         }

@@ -3,6 +3,7 @@
 //! Must not know: brokers and nodes.
 #![cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "read only with the feature fleet"))]
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -33,6 +34,7 @@ pub(crate) enum FleetSubcommand {
     Include(IncludeArgs),
     Leave(LeaveArgs),
     Owner(OwnerArgs),
+    Enqueue(EnqueueArgs),
     Permissions(PermissionsArgs),
 }
 
@@ -112,12 +114,31 @@ pub(crate) struct OwnerArgs {
     pub(crate) fleet: FleetArgs,
 }
 
+/// Put the links of a list into a work queue, for `fetch --queue`
+///
+/// Creates the queue if it is missing. A link that was put into the queue within the last hour is a duplicate and is
+/// left out. Invalid lines are reported, and all others are put into the queue.
+#[derive(Debug, Args)]
+pub(crate) struct EnqueueArgs {
+    /// Read links from this file, one per line as for `fetch --input`; - reads stdin
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Put them into this queue: letters, digits and -
+    #[arg(long, value_name = "QUEUE")]
+    pub(crate) queue: String,
+    #[command(flatten)]
+    pub(crate) fleet: FleetArgs,
+}
+
 /// Print the permissions that a broker must grant to a node, and to an operator
 #[derive(Debug, Args)]
 pub(crate) struct PermissionsArgs {
     /// Print the permissions of this node [default: this data directory's]
     #[arg(value_name = "NODE")]
     pub(crate) node: Option<NodeId>,
+    /// Include what `fetch --queue` needs for this work queue; repeatable
+    #[arg(long, value_name = "QUEUE")]
+    pub(crate) queue: Vec<String>,
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
 }

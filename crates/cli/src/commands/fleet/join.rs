@@ -13,8 +13,9 @@ use fetchwise::config::FleetScope;
 use fetchwise::journal::Journal;
 use fetchwise::selector::Selector;
 use fetchwise_fleet::pauses::SharedHosts;
+use fetchwise_fleet::queue::{QueueOptions, QueueReader};
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
-use fetchwise_fleet::transport::{Transport, TransportError};
+use fetchwise_fleet::transport::{Transport, TransportError, check_queue_name};
 use fetchwise_fleet::{Fleet, FleetError, FleetStatus, Options, Scope};
 use fetchwise_serve::Membership;
 
@@ -30,6 +31,14 @@ const READY: Duration = Duration::from_secs(5);
 const PUBLISH_TIME: Duration = Duration::from_secs(5);
 /// The interval at which the status file is rewritten.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
+/// The maximum number of links of a work queue that a crawl holds.
+const MAX_QUEUED_LINKS: usize = 20_000;
+/// The maximum number of them for one site.
+const MAX_SITE_LINKS: usize = 40;
+/// The number of sites that a crawl holds per URL that it fetches at the same time, within bounds.
+const SITES_PER_SLOT: usize = 16;
+const MIN_SITES: usize = 256;
+const MAX_SITES: usize = 2_000;
 /// The status file of the process that uses the data directory.
 pub(super) const STATUS_FILE: &str = "fleet.status.json";
 
@@ -117,16 +126,19 @@ pub(crate) struct FleetMembership {
 }
 
 /// Joins the fleet that the settings name, if there is one. If the broker is unavailable, the crawl starts anyway and
-/// connects later, unless the settings require the broker.
+/// connects later, unless the settings require the broker. `queue` is the work queue that the crawl reads.
 pub(crate) async fn join(
     settings: &Settings,
     args: &FleetArgs,
     journal: &Arc<Journal>,
     selector: &Arc<Selector>,
+    queue: Option<&str>,
 ) -> Result<Option<FleetMembership>, Failure> {
+    queue.map_or(Ok(()), check_queue_name).map_err(|error| broker_failure(&error))?;
     let Some(nats) = nats(settings, args)? else { return Ok(None) };
     let transport = connect(nats, settings.config.fleet.required).await?;
-    let options = options(settings, args);
+    let mut options = options(settings, args);
+    options.queue = queue.unwrap_or_default().to_owned();
     let egress = options.egress_group.clone();
     let joining = Fleet::join(Arc::clone(journal), Arc::clone(selector), Arc::clone(&transport), options);
     let fleet = Arc::new(joining.await.map_err(fleet_failure)?);
@@ -162,9 +174,22 @@ impl FleetMembership {
         self.fleet.status().forgot
     }
 
+    /// Starts to read a work queue for a crawl that fetches `concurrency` links at the same time.
+    pub(crate) fn read_queue(&self, queue: &str, selector: &Arc<Selector>, concurrency: usize) -> QueueReader {
+        let options = QueueOptions {
+            queue: queue.to_owned(),
+            max_links: MAX_QUEUED_LINKS,
+            max_sites: (concurrency * SITES_PER_SLOT).clamp(MIN_SITES, MAX_SITES),
+            max_site_links: MAX_SITE_LINKS,
+        };
+        let (transport, selector) = (Arc::clone(&self.transport), Arc::clone(selector));
+        QueueReader::start(transport, selector, self.fleet.node_id(), self.fleet.lease(), options)
+    }
+
     /// Publishes the rest and leaves.
     pub(crate) async fn end(self) {
         let Self { fleet, hosts, journal, status_task, file, .. } = self;
+        fleet.leave_queue();
         if journal.flush().await.is_ok() && fleet.status().broker {
             let said = async {
                 while fleet.status().published < journal.durable_seq() {

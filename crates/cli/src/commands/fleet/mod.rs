@@ -8,6 +8,8 @@
 mod args;
 
 #[cfg(feature = "fleet")]
+mod enqueue;
+#[cfg(feature = "fleet")]
 mod join;
 #[cfg(feature = "fleet")]
 mod membership;

@@ -21,6 +21,7 @@ use serde::Serialize;
 use super::args::{
     FleetArgs, FleetCommand, FleetSubcommand, InitArgs, LeaveArgs, OwnerArgs, PermissionsArgs, StatusArgs,
 };
+use super::enqueue::enqueue;
 use super::join::{STATUS_FILE, broker_failure, connect, fleet_failure, nats, options};
 use super::outliers::{self, ComparedJson};
 use crate::setup::settings::Settings;
@@ -74,6 +75,7 @@ pub(crate) fn run(command: &FleetCommand, settings: &Settings, out: &mut Output)
             FleetSubcommand::Include(args) => set_excluded(&args.node, &args.fleet, false, settings, out).await,
             FleetSubcommand::Leave(args) => leave(args, settings).await,
             FleetSubcommand::Owner(args) => owners(args, settings, out).await,
+            FleetSubcommand::Enqueue(args) => enqueue(args, settings, out).await,
             FleetSubcommand::Permissions(_) => Ok(Exit::Done),
         }
     });
@@ -324,6 +326,6 @@ fn print_permissions(args: &PermissionsArgs, settings: &Settings, out: &mut Outp
             .advise("give a node, as `fetchwise fleet status` prints it")
     })?;
     let options = options(settings, &args.fleet);
-    out.line(permissions(&options.pool, node).map_err(|error| broker_failure(&error))?)?;
+    out.line(permissions(&options.pool, node, &args.queue).map_err(|error| broker_failure(&error))?)?;
     Ok(Exit::Done)
 }

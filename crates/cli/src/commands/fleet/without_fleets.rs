@@ -64,6 +64,7 @@ pub(crate) async fn join(
     args: &FleetArgs,
     _: &Arc<Journal>,
     _: &Arc<Selector>,
+    _: Option<&str>,
 ) -> Result<Option<FleetMembership>, Failure> {
     check(settings, args).map(|()| None)
 }

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 
 use super::names::Names;
 use crate::model::node_id::NodeId;
-use crate::transport::{Table, TransportError};
+use crate::transport::{Table, TransportError, check_queue_name};
 
 /// What a node can still do, for the operator who grants the permissions.
 const REMAINS: &str = "\
@@ -26,11 +26,17 @@ const REMAINS: &str = "\
 #   Nodes ignore these entries, but a node that starts later misses the ones in whose place they stand.
 ";
 
+/// Works for nodes that read work queues.
+const QUEUES_REMAIN: &str = "\
+# - take the sites of its queues from other nodes, remove links without a result, and hand over wrong paces.
+";
+
 /// Returns the part of a server configuration that admits a node and an operator, with passwords to fill in.
 ///
 /// # Errors
 /// [`TransportError::Invalid`] when `pool` is not a valid pool name.
-pub fn permissions(pool: &str, node: NodeId) -> Result<String, TransportError> {
+pub fn permissions(pool: &str, node: NodeId, queues: &[String]) -> Result<String, TransportError> {
+    queues.iter().try_for_each(|queue| check_queue_name(queue))?;
     let names = Names::new(pool)?;
     let mut streams = vec![names.stream(), names.global_stream(), names.snapshot_stream()];
     streams.extend(Table::ALL.map(|table| names.bucket_stream(table)));
@@ -50,6 +56,19 @@ pub fn permissions(pool: &str, node: NodeId) -> Result<String, TransportError> {
         }
         publish.push(format!("$JS.API.CONSUMER.CREATE.{stream}"));
     }
+    if !queues.is_empty() {
+        // A lease passes from node to node, so each of them writes the cells of all sites.
+        publish.push(names.all_cells(Table::Sites));
+    }
+    for queue in queues {
+        let stream = names.queue_stream(queue);
+        publish.push(format!("$JS.API.STREAM.INFO.{stream}"));
+        publish.push(format!("$JS.API.CONSUMER.CREATE.{stream}.>"));
+        for what in ["INFO", "DELETE", "MSG.NEXT"] {
+            publish.push(format!("$JS.API.CONSUMER.{what}.{stream}.*"));
+        }
+        publish.push(format!("$JS.ACK.{stream}.>"));
+    }
     let mut out = String::new();
     let _ = writeln!(
         out,
@@ -67,6 +86,9 @@ pub fn permissions(pool: &str, node: NodeId) -> Result<String, TransportError> {
     let _ = writeln!(out, "  }}");
     let _ = writeln!(out, "}}");
     out.push_str(REMAINS);
+    if !queues.is_empty() {
+        out.push_str(QUEUES_REMAIN);
+    }
     let _ = writeln!(out, "# For an operator, who creates streams, forgets domains and excludes nodes:");
     let _ = write!(out, "{{ user: \"ops\", password: \"CHANGE ME\" }}");
     Ok(out)

@@ -1,0 +1,160 @@
+//! The feed of a work queue: links that this node's reader takes, and what becomes of them.
+//!
+//! Invariants: the text of a link is in memory until its result is written or the link is dropped. A link whose site went
+//! to another node is not started any more.
+//!
+//! Must not know: the broker, and the order in which links are fetched.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use fetchwise::heuristic::url::site_of;
+use fetchwise_fleet::queue::{QueueEvent, QueueLink, QueueReader};
+
+use super::input_batch::{Batch, Item, Withdrawal};
+use super::input_line::{self, host_of};
+use super::input_position::InputPosition;
+use super::link_list::{HeldLink, LinkList};
+use super::link_queue::QueuedLink;
+use crate::terminal::output::plain;
+
+/// A site whose links are here.
+#[derive(Debug, Default)]
+struct SiteLinks {
+    hosts: HashSet<Box<str>>,
+    count: usize,
+    is_withdrawn: bool,
+}
+
+/// The feed.
+#[derive(Debug)]
+pub(super) struct QueueFeed {
+    reader: QueueReader,
+    list: Arc<LinkList>,
+    /// The number of the next item.
+    number: u64,
+    sites: HashMap<Arc<str>, SiteLinks>,
+    /// The links that are not finished, by number.
+    links: HashMap<u64, (Arc<str>, QueueLink)>,
+    is_drained: bool,
+}
+
+impl QueueFeed {
+    /// Returns the feed of a reader, which keeps links in `list`.
+    pub(super) fn new(reader: QueueReader, list: Arc<LinkList>) -> Self {
+        Self { reader, list, number: 0, sites: HashMap::new(), links: HashMap::new(), is_drained: false }
+    }
+
+    /// Returns the next items if there are some now.
+    pub(super) fn try_next(&mut self) -> Option<Batch> {
+        let event = self.reader.try_next()?;
+        self.batch(event)
+    }
+
+    /// Returns the next items; none once the queue is empty. Cancel safe.
+    pub(super) async fn next(&mut self) -> Option<Batch> {
+        while !self.is_drained {
+            let event = self.reader.next().await?;
+            let batch = self.batch(event);
+            if batch.is_some() {
+                return batch;
+            }
+        }
+        None
+    }
+
+    /// Acknowledges a link whose result is written.
+    pub(super) fn written(&mut self, number: u64) {
+        if let Some((site, link)) = self.remove(number) {
+            self.reader.written(&site, &link);
+        }
+    }
+
+    /// Gives a link back without a result.
+    pub(super) fn dropped(&mut self, number: u64) {
+        if let Some((site, link)) = self.remove(number) {
+            self.reader.dropped(&site, link.seq);
+        }
+    }
+
+    /// Returns whether a link goes back to its queue.
+    pub(super) fn is_withdrawn(&self, number: u64) -> bool {
+        let site = self.links.get(&number).and_then(|(site, _)| self.sites.get(site));
+        site.is_none_or(|site| site.is_withdrawn)
+    }
+
+    /// Gives back what has no result.
+    pub(super) async fn stop(self) {
+        self.reader.stop().await;
+    }
+
+    fn remove(&mut self, number: u64) -> Option<(Arc<str>, QueueLink)> {
+        self.list.remove_held(number);
+        let (site, link) = self.links.remove(&number)?;
+        if let Some(links) = self.sites.get_mut(&site) {
+            links.count -= 1;
+            if links.count == 0 {
+                self.sites.remove(&site);
+            }
+        }
+        Some((site, link))
+    }
+
+    fn batch(&mut self, event: QueueEvent) -> Option<Batch> {
+        match event {
+            QueueEvent::Links(site, links) => {
+                let items = links.into_iter().map(|link| self.item(&site, link)).collect();
+                Some(Batch { items, ..Batch::default() })
+            }
+            QueueEvent::Withdrawn(site) => self.withdraw(&site, false),
+            QueueEvent::Revoked(site) => self.withdraw(&site, true),
+            QueueEvent::Drained => {
+                self.is_drained = true;
+                None
+            }
+            QueueEvent::Failed(error) => {
+                let error = format!("cannot read the queue: {}", plain(&error.to_string()));
+                Some(Batch { items: vec![Item::Broken(error)], ..Batch::default() })
+            }
+        }
+    }
+
+    fn withdraw(&mut self, site: &Arc<str>, is_revoked: bool) -> Option<Batch> {
+        let links = self.sites.get_mut(site)?;
+        links.is_withdrawn = true;
+        let hosts = links.hosts.iter().cloned().collect();
+        Some(Batch { withdrawn: Some(Withdrawal { hosts, is_revoked }), ..Batch::default() })
+    }
+
+    fn item(&mut self, site: &Arc<str>, mut link: QueueLink) -> Item {
+        let number = self.number;
+        self.number += 1;
+        let body = std::mem::take(&mut link.body);
+        let (seq, is_redelivered) = (link.seq, link.is_redelivered);
+        let sites = self.sites.entry(Arc::clone(site)).or_default();
+        (sites.count, sites.is_withdrawn) = (sites.count + 1, false);
+        self.links.insert(number, (Arc::clone(site), link));
+        match check(site, &body, &self.list) {
+            Ok((text, host)) => {
+                if sites.hosts.insert(host.clone()) {
+                    self.reader.host(site, &host);
+                }
+                let offset = self.list.hold(number, HeldLink { text, seq, is_redelivered });
+                Item::Link { host, link: QueuedLink { offset, line: seq, number, refused: 0 } }
+            }
+            Err(error) => Item::Bad { number, place: InputPosition::Queue { number, seq, is_redelivered }, error },
+        }
+    }
+}
+
+/// Returns the text and the host of a link of the queue.
+fn check(site: &str, body: &[u8], list: &LinkList) -> Result<(String, Box<str>), String> {
+    let text = std::str::from_utf8(body).map_err(|_| "not valid UTF-8")?;
+    let link = input_line::link(text, list.listed()).ok_or("not a link")??;
+    let host = host_of(&link.url);
+    // Its lease covers this site only.
+    if site_of(&host) != site {
+        return Err(format!("the link is in the queue of another site, {}", plain(site)));
+    }
+    Ok((text.to_owned(), host))
+}

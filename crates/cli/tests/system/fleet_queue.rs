@@ -1,0 +1,270 @@
+//! A work queue over real brokers: several programs fetch its links, one is killed, and one is cut off.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::brokers::Servers;
+use crate::proxy::Proxy;
+
+/// A request to the sites: its host, the name of the node, and when it began and ended.
+struct Request {
+    host: String,
+    node: String,
+    began: Instant,
+    ended: Instant,
+}
+
+/// Sites on one port of several addresses, with one page at every path. Their threads end with the process.
+struct Sites {
+    port: u16,
+    hosts: Vec<String>,
+    seen: Arc<Mutex<Vec<Request>>>,
+}
+
+impl Sites {
+    fn start(count: usize) -> Self {
+        let (mut port, seen, mut hosts) = (0, Arc::<Mutex<Vec<Request>>>::default(), Vec::new());
+        for n in 1..=count {
+            let host = format!("127.0.70.{n}");
+            let listener = TcpListener::bind((&*host, port)).unwrap();
+            port = listener.local_addr().unwrap().port();
+            let (seen, name) = (Arc::clone(&seen), host.clone());
+            std::thread::spawn(move || {
+                for stream in listener.incoming().flatten() {
+                    let (seen, name) = (Arc::clone(&seen), name.clone());
+                    std::thread::spawn(move || serve(&stream, &name, &seen));
+                }
+            });
+            hosts.push(host);
+        }
+        Self { port, hosts, seen }
+    }
+
+    fn links(&self, count: usize) -> Vec<String> {
+        let of = |n: usize| format!("http://{}:{}/{n}.html", self.hosts[n % self.hosts.len()], self.port);
+        (0..count).map(of).collect()
+    }
+
+    /// Checks that no node asked a host before another one's last request to it had ended.
+    fn check_one_node_at_a_time(&self) {
+        let seen = self.seen.lock().unwrap();
+        let mut by_host: HashMap<&str, Vec<&Request>> = HashMap::new();
+        seen.iter().for_each(|request| by_host.entry(&request.host).or_default().push(request));
+        for (host, mut requests) in by_host {
+            requests.sort_by_key(|request| request.began);
+            for pair in requests.windows(2).filter(|pair| pair[0].node != pair[1].node) {
+                assert!(pair[0].ended <= pair[1].began, "{host}: {} and {} at once", pair[0].node, pair[1].node);
+            }
+        }
+    }
+}
+
+fn serve(stream: &std::net::TcpStream, host: &str, seen: &Mutex<Vec<Request>>) {
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+    let body = format!("<html><title>A page</title><h1>A page</h1><p>{}</p></html>", "some words ".repeat(60));
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n", body.len());
+    loop {
+        let (began, mut node) = (Instant::now(), String::new());
+        let mut is_empty = true;
+        for line in lines.by_ref().take_while(|line| !line.is_empty()) {
+            is_empty = false;
+            if let Some(agent) = line.to_ascii_lowercase().strip_prefix("user-agent: ") {
+                node = agent.to_owned();
+            }
+        }
+        if is_empty || (&*stream).write_all(format!("{head}{body}").as_bytes()).is_err() {
+            return;
+        }
+        let host = host.to_owned();
+        seen.lock().unwrap().push(Request { host, node, began, ended: Instant::now() });
+    }
+}
+
+struct TestPool {
+    folder: tempfile::TempDir,
+    servers: Servers,
+}
+
+impl TestPool {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), servers: Servers::start(1) }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, url: &str, name: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fetchwise"));
+        command.current_dir(self.folder.path()).env("FETCHWISE_FLEET", url).stdin(Stdio::null());
+        command.arg("--data-dir").arg(self.path(name)).arg("--json");
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(&self.servers.urls()[0], "operator").args(words).output().unwrap()
+    }
+
+    fn enqueue(&self, links: &[String]) -> Value {
+        std::fs::write(self.path("links.txt"), links.join("\n")).unwrap();
+        last(&self.run(&["fleet", "enqueue", "--queue", "crawl", "links.txt"]))
+    }
+
+    /// Starts a node that fetches from the queue, with its name as user agent.
+    fn start(&self, url: &str, name: &str, rate: f64) -> Node {
+        let config = format!(
+            "[http]\nuser_agent = \"{name}\"\n[pace]\nmode = \"fixed\"\ninitial_rate = {rate}\nmax_rate = 1000.0\n"
+        );
+        std::fs::write(self.path(&format!("{name}.toml")), config).unwrap();
+        let results = self.path(&format!("{name}.jsonl"));
+        let words = ["fetch", "--queue", "crawl", "--allow-private-network", "--no-browser", "--robots", "ignore"];
+        let child = self
+            .command(url, name)
+            .args(words)
+            .args(["--config", &format!("{name}.toml")])
+            .stdout(File::create(&results).unwrap())
+            .stderr(File::create(self.path(&format!("{name}.err"))).unwrap())
+            .spawn()
+            .unwrap();
+        Node { child, results }
+    }
+}
+
+struct Node {
+    child: Child,
+    results: PathBuf,
+}
+
+impl Node {
+    fn count(&self) -> usize {
+        std::fs::read(&self.results).unwrap().iter().filter(|byte| **byte == b'\n').count()
+    }
+
+    /// Waits for its end.
+    fn finish(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn last(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_str(text.lines().last().unwrap_or_default()).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+fn wait_for(what: &str, mut is_met: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_met() {
+        assert!(begun.elapsed() < Duration::from_secs(3_000), "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Returns the results of a node by URL: for each, whether it is marked. A killed node may leave half a line.
+fn add_results(path: &Path, results: &mut BTreeMap<String, Vec<bool>>) {
+    for line in std::fs::read_to_string(path).unwrap().split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+        let result: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(result["success"], true, "{result}");
+        let url = result["url"].as_str().unwrap().to_owned();
+        results.entry(url).or_default().push(result["redelivered"].as_bool().unwrap());
+    }
+}
+
+/// Three nodes fetch `count` links; one of them is killed, another one is cut off from the broker for a minute.
+fn killed_and_cut_off(count: usize, rate: f64) {
+    if !crate::brokers::is_available() {
+        return;
+    }
+    let (pool, sites) = (TestPool::new(), Sites::start(12));
+    let links = sites.links(count);
+    let enqueued = pool.enqueue(&links);
+    assert_eq!((enqueued["enqueued"].as_u64(), enqueued["invalid"].as_u64()), (Some(count as u64), Some(0)));
+    let (proxy, url) = (Proxy::start(pool.servers.ports()), pool.servers.urls()[0].clone());
+    let begun = Instant::now();
+    let mut nodes =
+        [("one", &url), ("two", &proxy.urls()[0]), ("three", &url)].map(|(name, url)| pool.start(url, name, rate));
+    let total = |nodes: &[Node]| nodes.iter().map(Node::count).sum::<usize>();
+    wait_for("each node fetches links", || nodes.iter().all(|node| node.count() > count / 50));
+    nodes[0].child.kill().unwrap();
+    println!("{:.0?}: one is killed at {} of {count} results", begun.elapsed(), total(&nodes));
+    proxy.cut(true);
+    std::thread::sleep(Duration::from_secs(60));
+    println!("{:.0?}: two is connected again at {} of {count} results", begun.elapsed(), total(&nodes));
+    proxy.cut(false);
+    let codes = [nodes[1].finish(), nodes[2].finish()];
+    println!("{:.0?}: done, {:?} results", begun.elapsed(), nodes.iter().map(Node::count).collect::<Vec<_>>());
+    assert_eq!(codes, [Some(0); 2], "{}", std::fs::read_to_string(pool.path("two.err")).unwrap());
+    let mut results = BTreeMap::new();
+    nodes.iter().for_each(|node| add_results(&node.results, &mut results));
+    assert_eq!(results.len(), count, "every link has a result");
+    let twice: Vec<_> = results.iter().filter(|(_, marks)| marks.len() > 1).collect();
+    println!("{} links have several results", twice.len());
+    for (url, marks) in twice {
+        assert_eq!(marks.iter().filter(|is_marked| !**is_marked).count(), 1, "{url}: {marks:?}");
+    }
+    sites.check_one_node_at_a_time();
+}
+
+#[test]
+fn every_link_of_a_queue_has_one_result_although_nodes_fail() {
+    killed_and_cut_off(6_000, 15.0);
+}
+
+#[test]
+#[ignore = "takes an hour: run it alone"]
+fn every_link_of_a_large_queue_has_one_result_although_nodes_fail() {
+    killed_and_cut_off(100_000, 200.0);
+}
+
+#[test]
+fn a_queue_is_filled_line_by_line_and_emptied_by_its_nodes() {
+    if !crate::brokers::is_available() {
+        return;
+    }
+    let (pool, sites) = (TestPool::new(), Sites::start(3));
+    let url = pool.servers.urls()[0].clone();
+    let missing = pool.command(&url, "early").args(["fetch", "--queue", "crawl"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("fleet enqueue --queue crawl"));
+    let mut links = sites.links(60);
+    assert_eq!(pool.enqueue(&links)["enqueued"], 60);
+    links.extend(["no url".to_owned(), "# later".to_owned(), "ftp://e.org/".to_owned(), sites.links(61)[60].clone()]);
+    let again = pool.run(&["fleet", "enqueue", "--queue", "crawl", "links.txt"]);
+    assert_eq!((again.status.code(), last(&again)["duplicates"].as_u64()), (Some(0), Some(60)));
+    std::fs::write(pool.path("links.txt"), links.join("\n")).unwrap();
+    let mixed = pool.run(&["fleet", "enqueue", "--queue", "crawl", "links.txt"]);
+    let sum = last(&mixed);
+    assert_eq!(mixed.status.code(), Some(1), "{sum}");
+    assert_eq!(
+        (sum["enqueued"].as_u64(), sum["duplicates"].as_u64(), sum["invalid"].as_u64()),
+        (Some(1), Some(60), Some(2))
+    );
+    let text = String::from_utf8_lossy(&mixed.stdout).into_owned();
+    let numbers: Vec<_> =
+        text.lines().filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["line"].as_u64()).collect();
+    assert_eq!(numbers, [61, 63]);
+    let mut node = pool.start(&url, "node", 50.0);
+    assert_eq!(node.finish(), Some(0), "{}", std::fs::read_to_string(pool.path("node.err")).unwrap());
+    let mut results = BTreeMap::new();
+    add_results(&node.results, &mut results);
+    assert!(results.len() == 61 && results.values().all(|marks| *marks == [false]), "{results:?}");
+    // Its sites are free: another node takes them at once.
+    assert_eq!(pool.enqueue(&sites.links(70)[61..])["enqueued"], 9);
+    let mut other = pool.start(&url, "other", 50.0);
+    assert_eq!((other.finish(), other.count()), (Some(0), 9));
+}
