@@ -91,6 +91,38 @@ impl Heuristic {
     }
 }
 
+/// Returns whether a type is that of a response, so that its heuristics are known only after the request, or a mark that
+/// fetchwise sets on recorded attempts. All others are known before the request: those of the URL, those of a caller, and
+/// what the host has shown earlier.
+///
+/// ```
+/// use fetchwise_types::heuristic::is_of_response;
+/// assert!(is_of_response("status_404") && is_of_response("empty_body"));
+/// assert!(!is_of_response("domain") && !is_of_response("host_showed"));
+/// ```
+pub fn is_of_response(kind: &str) -> bool {
+    const TYPES: [&str; 17] = [
+        "server",
+        "content_type",
+        "has_captcha",
+        "has_spa",
+        "has_paywall",
+        "has_login_wall",
+        "soft_404",
+        "is_queued",
+        "network_block",
+        "empty_body",
+        "high_script_ratio",
+        "spa_framework",
+        SHORT_PAGE,
+        HOST_SHOWS,
+        SAME_PAGE_AGAIN,
+        REDIRECTED_BY,
+        SITE_SATURATED,
+    ];
+    TYPES.contains(&kind) || ["status_", "server_", "waf_", "block_"].iter().any(|start| kind.starts_with(start))
+}
+
 /// The longest type of a caller's heuristic, in bytes.
 const MAX_KIND_BYTES: usize = 64;
 /// The longest value, in bytes.
