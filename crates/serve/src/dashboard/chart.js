@@ -11,7 +11,7 @@ import { NONE, day, el, replace, say, time } from "./text.js";
 const uPlot = globalThis.uPlot;
 /** All charts share one crosshair: it stands at the same time in each. */
 const CURSOR = uPlot.sync("fetchwise");
-const HEIGHT = 190;
+const HEIGHT = 196;
 /** The number of empty buckets that a line bridges. */
 const BRIDGED = 3;
 /** A share of fewer requests is mostly chance. */
@@ -207,7 +207,7 @@ export class Chart {
       {
         width,
         height: HEIGHT,
-        padding: [8, 22, 0, 0],
+        padding: [8, 30, 0, 0],
         legend: { show: false },
         cursor: { y: false, sync: { key: CURSOR.key }, points: { show: lines, size: 7 }, drag: { x: false, y: false } },
         scales: {
@@ -215,7 +215,7 @@ export class Chart {
           y: { range: (_, __, max) => (this.of.kind === "shares" ? [0, 1] : this.of.range(Number.isFinite(max) ? max : 0)) },
         },
         axes: [
-          { ...axis, grid: { show: false }, size: 26, gap: 4, space: 70, values: (_, at) => at.map((second) => this.#tick(second)) },
+          { ...axis, grid: { show: false }, size: 32, gap: 10, space: 76, values: (_, at, __, ___, apart) => at.map((second) => this.#tick(second, apart)) },
           { ...axis, size: 46, gap: 6, space: 38, values: (_, at) => at.map((value) => this.of.write(value, true)) },
         ],
         series: [
@@ -239,8 +239,9 @@ export class Chart {
     );
   }
 
-  #tick(second) {
+  #tick(second, apart) {
     const at = second * 1000;
+    if (apart < 60) return seconds(at);
     const date = new Date(at);
     return this.step >= 3600 && date.getHours() === 0 && date.getMinutes() === 0 ? day(at).replace(",", "") : time2(at);
   }
@@ -289,8 +290,7 @@ export class Chart {
 
   /** The time of some buckets, in words. */
   #span(from, to) {
-    const seconds = this.step < 60;
-    const write = (bucket) => time(this.#start(bucket) * 1000, { seconds });
+    const write = (bucket) => time(this.#start(bucket) * 1000, { seconds: this.step < 60 });
     return `${write(from)} to ${write(to)}`;
   }
 
@@ -337,6 +337,7 @@ function stepName(step) {
   return step === 3600 ? "hour" : `${step / 60} min`;
 }
 
+const seconds = (at) => new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" }).format(new Date(at));
 const time2 = (at) => new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" }).format(new Date(at));
 
 /** Draws every chart again. */
