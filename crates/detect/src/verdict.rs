@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::html::visibility::PagePart;
 use crate::rules::strength::Grade;
 use fetchwise_types::fetch_result::BlockKind;
-use fetchwise_types::heuristic::Heuristic;
+use fetchwise_types::heuristic::{Heuristic, is_of_response};
 use fetchwise_types::response::{Page, header};
 
 /// Minimum visible characters of a page that counts as content.
@@ -188,6 +188,7 @@ impl Verdict {
 
 /// Adds the heuristics that are known after the fetch to `out`. Only true ones are added.
 pub fn heuristics(page: &Page<'_>, verdict: &Verdict, out: &mut Vec<Heuristic>) {
+    let known_before = out.len();
     out.push(Heuristic::flag(format!("status_{}", page.status)));
     if let Some(server) = header(page.headers, "server") {
         let server = server.to_ascii_lowercase();
@@ -222,6 +223,7 @@ pub fn heuristics(page: &Page<'_>, verdict: &Verdict, out: &mut Vec<Heuristic>) 
     {
         out.push(Heuristic::flag(format!("block_{vendor}")));
     }
+    debug_assert!(out.iter().skip(known_before).all(|of| is_of_response(&of.kind)), "{out:?}");
 }
 
 /// Parts of `Server` headers, with their heuristics.

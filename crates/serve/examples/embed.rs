@@ -40,6 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             tokens: Tokens::default(),
             options: Options::default(),
             guard: None,
+            followed: None,
         })?;
         let listener = tokio::net::TcpListener::bind(&listen).await?;
         println!("listening on http://{}", listener.local_addr()?);

@@ -8,6 +8,7 @@
 //!
 //! Must not know: HTTP.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,6 +34,8 @@ const GROUPINGS: [By; 6] = [By::All, By::Domain, By::Fetcher, By::Day, By::Week,
 #[derive(Debug)]
 pub(crate) struct AttemptStore {
     journal: Arc<Journal>,
+    /// The directory of the counted log: that of the journal, or of another process.
+    dir: PathBuf,
     unavailable: Arc<UnavailableFetchers>,
     clock: Arc<Clock>,
     counts: Mutex<AttemptCounts>,
@@ -72,6 +75,7 @@ impl AttemptStore {
     /// Creates an empty store; a [`rescan`](Self::rescan) has to follow.
     pub(crate) fn new(
         journal: Arc<Journal>,
+        dir: PathBuf,
         unavailable: Arc<UnavailableFetchers>,
         candidates: Vec<FetcherSpec>,
         clock: Arc<Clock>,
@@ -79,6 +83,7 @@ impl AttemptStore {
     ) -> Self {
         Self {
             journal,
+            dir,
             unavailable,
             clock,
             counts: Mutex::new(AttemptCounts {
@@ -92,6 +97,11 @@ impl AttemptStore {
             failures: AtomicU64::new(0),
             candidates,
         }
+    }
+
+    /// Returns the directory of the counted log.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// The journal.
@@ -114,7 +124,7 @@ impl AttemptStore {
     /// If the log cannot be read.
     pub(crate) fn rescan(&self, end: u64) -> Result<(), JournalError> {
         let number = self.current_scan.load(Ordering::Acquire);
-        let dir = self.journal.dir();
+        let dir = &self.dir;
         let mut found = lock(&self.counts).ids.begin_scan();
         journal::ids(dir, |id| found.add(id))?;
         let (mut figures, mut series, now) = (blank(&self.candidates), Series::default(), self.clock.now());
@@ -179,6 +189,23 @@ impl AttemptStore {
         counts.series = Series::default();
         self.current_scan.fetch_add(1, Ordering::AcqRel);
         Ok(end)
+    }
+
+    /// Counts an attempt of a followed log, which has it already.
+    pub(crate) fn count(&self, attempt: &Attempt) {
+        self.unavailable.seen(&attempt.fetcher);
+        let mut counts = lock(&self.counts);
+        counts.ids.insert(attempt.id);
+        counts.figures.iter_mut().for_each(|stats| stats.observe(attempt));
+        counts.series.observe(attempt, self.clock.now());
+    }
+
+    /// Clears the figures of a followed log, because something was forgotten; it then needs another scan.
+    pub(crate) fn restart(&self) {
+        let mut counts = lock(&self.counts);
+        counts.figures = blank(&self.candidates);
+        counts.series = Series::default();
+        self.current_scan.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Waits for the current scan.

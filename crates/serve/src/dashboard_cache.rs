@@ -4,10 +4,12 @@
 //!
 //! Must not know: HTTP.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::json::PauseCause;
 use fetchwise::analytics::Importance;
 use fetchwise::journal::Metrics;
 use fetchwise::time::Timestamp;
@@ -45,6 +47,8 @@ struct CachedValues {
     heuristics: Option<(Instant, Vec<Importance>)>,
     rollout: Option<(Instant, Vec<u8>)>,
     synced: (u64, Option<Timestamp>),
+    /// The causes of the current pauses, by host and end.
+    causes: HashMap<(String, Timestamp), Option<PauseCause>>,
 }
 
 impl DashboardCache {
@@ -95,9 +99,25 @@ impl DashboardCache {
         self.with(|cached| cached.rollout = Some((Instant::now(), found.to_vec())));
     }
 
+    /// Returns the cause of the pause of `host` until `until`; the outer none if it was not looked up yet.
+    pub(crate) fn cause(&self, host: &str, until: Timestamp) -> Option<Option<PauseCause>> {
+        self.with(|cached| cached.causes.get(&(host.to_owned(), until)).cloned())
+    }
+
+    /// Stores the cause of a pause, and drops those of pauses that are over.
+    pub(crate) fn keep_cause(&self, host: &str, until: Timestamp, cause: Option<PauseCause>, now: Timestamp) {
+        self.with(|cached| {
+            cached.causes.retain(|(_, until), _| *until > now);
+            cached.causes.insert((host.to_owned(), until), cause);
+        });
+    }
+
     /// Drops the results that were computed before something was forgotten.
     pub(crate) fn forget(&self) {
-        self.with(|cached| (cached.heuristics, cached.rollout) = (None, None));
+        self.with(|cached| {
+            (cached.heuristics, cached.rollout) = (None, None);
+            cached.causes.clear();
+        });
     }
 
     /// Returns the time of the last sync, as precise as the calls of [`watch`](Self::watch).

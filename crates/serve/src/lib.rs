@@ -19,6 +19,8 @@ mod auth;
 mod connections;
 mod dashboard_cache;
 mod fleet_membership;
+mod follow;
+mod followed_log;
 pub mod json;
 mod json_response;
 mod listener;

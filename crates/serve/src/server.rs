@@ -17,10 +17,12 @@ use super::token::Tokens;
 use crate::attempt_sink::AttemptStore;
 use crate::auth::Auth;
 use crate::fleet_membership::Membership;
+use crate::follow::follow;
+use crate::followed_log::FollowedLog;
 use crate::listener::Front;
 use crate::unavailable_fetchers::UnavailableFetchers;
 use fetchwise::detect::Detector;
-use fetchwise::journal::{Journal, JournalError};
+use fetchwise::journal::{Follower, Journal, JournalError};
 use fetchwise::rollout::Guard;
 use fetchwise::selector::{Selector, Sink};
 
@@ -50,6 +52,9 @@ pub struct Parts {
     pub options: Options,
     /// The automatic rollback that compares the arms of a rollout, if any; it counts recorded attempts.
     pub guard: Option<Arc<Guard>>,
+    /// The log of another process that the server shows instead of its journal. The options must be read-only, and the
+    /// journal one that nothing is written to.
+    pub followed: Option<Follower>,
 }
 
 /// A server that does not listen yet.
@@ -57,6 +62,7 @@ pub struct Parts {
 pub struct Server {
     state: Arc<State>,
     end: u64,
+    follower: Option<Follower>,
 }
 
 impl Server {
@@ -73,13 +79,16 @@ impl Server {
     /// # Errors
     /// As [`Server::new`].
     pub fn observed(parts: Parts, observe: impl FnOnce(Arc<dyn Sink>) -> Box<dyn Sink>) -> Result<Self, JournalError> {
-        let Parts { mut selector, journal, detector, classifier, unavailable, tokens, options, guard } = parts;
+        let Parts { mut selector, journal, detector, classifier, unavailable, tokens, options, guard, followed } =
+            parts;
         let unavailable = Arc::new(UnavailableFetchers::new(&selector, unavailable));
         let mut seed = [0; 8];
         // Without randomness the set of ids still works, but its seed is not secret.
         let _ = getrandom::fill(&mut seed);
+        let dir = followed.as_ref().map_or_else(|| journal.dir(), Follower::dir).to_owned();
         let attempts = AttemptStore::new(
             journal,
+            dir,
             Arc::clone(&unavailable),
             selector.candidates().map(|(_, spec)| spec.clone()).collect(),
             Arc::clone(selector.clock()),
@@ -92,9 +101,14 @@ impl Server {
         }));
         let auth = Auth::new(tokens, &options);
         let detectors = (detector, classifier);
-        let state = Arc::new(State::new(Arc::new(selector), attempts, unavailable, detectors, guard, options, auth));
-        let end = state.attempts.end()?;
-        Ok(Self { state, end })
+        let shown = followed.as_ref().map(|_| Arc::new(FollowedLog::default()));
+        let limits = (options, auth);
+        let state = State::new(Arc::new(selector), attempts, unavailable, detectors, guard, shown, limits);
+        let end = match &followed {
+            Some(follower) => follower.next_seq(),
+            None => state.attempts.end()?,
+        };
+        Ok(Self { state: Arc::new(state), end, follower: followed })
     }
 
     /// Connects the server to the fleet of its node: the server then shows its state and metrics, and forwards requests
@@ -116,8 +130,9 @@ impl Server {
     /// # Errors
     /// If the journal cannot be written at the end. Acknowledged attempts are safe, others may be lost.
     pub async fn run(self, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<usize> {
-        let Self { state, end } = self;
+        let Self { state, end, follower } = self;
         state.rescan(end);
+        let following = follower.map(|follower| tokio::spawn(follow(Arc::clone(&state), follower)));
         let sweeper = tokio::spawn(sweep(Arc::clone(&state)));
         let watching = tokio::spawn(watch_log(Arc::clone(&state)));
         let router = routes::router(Arc::clone(&state));
@@ -125,6 +140,9 @@ impl Server {
         let cut = front.run(listener, stop, || state.stop()).await;
         sweeper.abort();
         watching.abort();
+        if let Some(following) = following {
+            following.abort();
+        }
         // Unreported requests count as never handed out.
         state.visits.clear();
         if let Some(pace) = state.selector.pace() {

@@ -2,6 +2,7 @@
 //!
 //! Must not know: routes.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -14,6 +15,7 @@ use crate::attempt_sink::AttemptStore;
 use crate::auth::Auth;
 use crate::dashboard_cache::DashboardCache;
 use crate::fleet_membership::Membership;
+use crate::followed_log::FollowedLog;
 use crate::request_body::{Bodies, RequestBody};
 use crate::unavailable_fetchers::UnavailableFetchers;
 use fetchwise::detect::Detector;
@@ -38,6 +40,8 @@ pub(crate) struct State {
     pub(crate) classifier: Arc<Detector>,
     /// The automatic rollback of a rollout, if any.
     pub(crate) guard: Option<Arc<Guard>>,
+    /// The log of another process that the server follows, if it writes none itself.
+    pub(crate) followed: Option<Arc<FollowedLog>>,
     /// The cache of the dashboard.
     pub(crate) dashboard: DashboardCache,
     fleet: OnceLock<Arc<dyn Membership>>,
@@ -69,8 +73,8 @@ impl State {
         unavailable: Arc<UnavailableFetchers>,
         (detector, classifier): (Arc<Detector>, Arc<Detector>),
         guard: Option<Arc<Guard>>,
-        options: Options,
-        auth: Auth,
+        followed: Option<Arc<FollowedLog>>,
+        (options, auth): (Options, Auth),
     ) -> Self {
         let visits = Visits::new(&options, auth.needs_token());
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -83,6 +87,7 @@ impl State {
             detector,
             classifier,
             guard,
+            followed,
             fleet: OnceLock::new(),
             bodies: Bodies::new(&options),
             options: Arc::new(options),
@@ -97,6 +102,11 @@ impl State {
     /// Returns the journal.
     pub(crate) fn journal(&self) -> &Arc<Journal> {
         self.attempts.journal()
+    }
+
+    /// Returns the directory of the log that the server shows.
+    pub(crate) fn log_dir(&self) -> &Path {
+        self.attempts.dir()
     }
 
     /// Returns the fleet of the server's node, if any.

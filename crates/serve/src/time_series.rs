@@ -25,6 +25,8 @@ const MINUTES: usize = 10;
 /// Maximum number of busy hosts. At this number idle hosts are dropped; if all are busy, further hosts are not counted.
 const MAX_HOSTS: usize = 20_000;
 const MINUTE_MS: i64 = 60_000;
+/// The smallest number of buckets that a fitted window shows.
+const MIN_SHOWN: usize = 12;
 /// The name for fetchers beyond [`MAX_FETCHERS`].
 const OTHERS: &str = "(others)";
 
@@ -47,6 +49,15 @@ pub(crate) enum Range {
 }
 
 impl Range {
+    /// All ranges, the shortest first.
+    const ALL: [Self; 4] = [Self::Quarter, Self::Hour, Self::Day, Self::Week];
+
+    /// Returns its length in milliseconds.
+    pub(crate) const fn length_ms(self) -> i64 {
+        let (ring, together, length) = self.layout();
+        KEPT[ring].1 * (together * length) as i64
+    }
+
     /// Returns the index of its ring, the number of ring buckets per shown bucket, and the number of shown buckets.
     const fn layout(self) -> (usize, usize, usize) {
         match self {
@@ -123,7 +134,7 @@ impl Series {
             && let Some(host) = attempt.heuristic("domain")
             && let Some(minutes) = self.minutes_of(host, now)
         {
-            minutes.add(when, 1);
+            minutes.add(when, Recent::of(attempt));
         }
     }
 
@@ -144,7 +155,7 @@ impl Series {
         }
         for (host, theirs) in other.hosts {
             if let Some(own) = self.minutes_of(&host, now) {
-                theirs.each(|minute, count| own.add(minute, count));
+                theirs.each(|minute, of| own.add(minute, of));
             }
         }
         self.heuristics.merge(other.heuristics);
@@ -172,9 +183,33 @@ impl Series {
         SeriesWindow { start: Timestamp::from_millis(first * step_ms), step_ms, buckets }
     }
 
+    /// Returns the buckets of `range` from the first attempt in it. They are as short as those of the shortest range that
+    /// has all of these attempts.
+    pub(crate) fn fitted_window(&self, range: Range, now: Timestamp) -> SeriesWindow {
+        let whole = self.window(range, now);
+        let count = |window: &SeriesWindow| window.buckets.iter().map(|bucket| bucket.row.attempts).sum::<u64>();
+        let attempts = count(&whole);
+        let shorter = Range::ALL.into_iter().take_while(|shorter| *shorter != range);
+        let mut fitted = shorter.map(|shorter| self.window(shorter, now)).find(|shorter| count(shorter) == attempts);
+        if attempts == 0 {
+            fitted = None;
+        }
+        let mut shown = fitted.unwrap_or(whole);
+        let first = shown.buckets.iter().position(|bucket| bucket.row.attempts > 0).unwrap_or(0);
+        let left_out = first.min(shown.buckets.len().saturating_sub(MIN_SHOWN));
+        shown.buckets.drain(..left_out);
+        shown.start = Timestamp::from_millis(shown.start.as_millis() + left_out as i64 * shown.step_ms);
+        shown
+    }
+
+    /// Returns the hosts with attempts in the last ten minutes, in no particular order.
+    pub(crate) fn recent_hosts(&self, now: Timestamp) -> impl Iterator<Item = (&str, Recent)> {
+        self.hosts.iter().map(move |(host, minutes)| (&**host, minutes.recent(now))).filter(|(_, of)| of.attempts > 0)
+    }
+
     /// Returns the `most` hosts with the most attempts in the last ten minutes, the busiest first.
     pub(crate) fn busy(&self, most: usize, now: Timestamp) -> Vec<(String, u64)> {
-        let counted = self.hosts.iter().map(|(host, minutes)| (&**host, minutes.sum(now)));
+        let counted = self.hosts.iter().map(|(host, minutes)| (&**host, minutes.recent(now).attempts));
         let mut hosts: Vec<(&str, u64)> = counted.filter(|(_, count)| *count > 0).collect();
         hosts.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         hosts.into_iter().take(most).map(|(host, count)| (host.to_owned(), count)).collect()
@@ -182,7 +217,7 @@ impl Series {
 
     /// Returns the number of attempts of a host in the last ten minutes.
     pub(crate) fn recent(&self, host: &str, now: Timestamp) -> u64 {
-        self.hosts.get(host).map_or(0, |minutes| minutes.sum(now))
+        self.hosts.get(host).map_or(0, |minutes| minutes.recent(now).attempts)
     }
 
     /// Returns the `most` heuristics that best predict success of those known before the request, and then as many of
@@ -217,7 +252,7 @@ impl Series {
     fn minutes_of(&mut self, host: &str, now: Timestamp) -> Option<&mut Minutes> {
         if !self.hosts.contains_key(host) {
             if self.hosts.len() >= MAX_HOSTS {
-                self.hosts.retain(|_, minutes| minutes.sum(now) > 0);
+                self.hosts.retain(|_, minutes| minutes.recent(now).attempts > 0);
             }
             if self.hosts.len() >= MAX_HOSTS {
                 return None;
@@ -271,41 +306,69 @@ impl Ring {
     }
 }
 
+/// The attempts of a host within a short time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Recent {
+    /// All attempts.
+    pub(crate) attempts: u64,
+    /// Those that count for or against their fetcher, as [`Row::judged`].
+    pub(crate) judged: u64,
+    /// Those that delivered.
+    pub(crate) delivered: u64,
+}
+
+impl Recent {
+    fn of(attempt: &Attempt) -> Self {
+        let mut row = Row::default();
+        row.observe(attempt);
+        Self { attempts: row.attempts, judged: row.judged, delivered: row.delivered }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.attempts += other.attempts;
+        self.judged += other.judged;
+        self.delivered += other.delivered;
+    }
+}
+
 /// Attempts per minute.
 #[derive(Clone, Copy, Debug, Default)]
 struct Minutes {
     newest: i64,
-    counts: [u32; MINUTES],
+    counts: [[u32; 3]; MINUTES],
 }
 
 impl Minutes {
-    fn add(&mut self, when: Timestamp, count: u32) {
+    fn add(&mut self, when: Timestamp, of: Recent) {
         let minute = when.as_millis().div_euclid(MINUTE_MS);
         if minute > self.newest {
             for gone in (self.newest + 1).max(minute - MINUTES as i64 + 1)..=minute {
-                self.counts[place(gone)] = 0;
+                self.counts[place(gone)] = [0; 3];
             }
             self.newest = minute;
         }
         if minute > self.newest - MINUTES as i64 {
-            self.counts[place(minute)] += count;
+            for (sum, more) in self.counts[place(minute)].iter_mut().zip([of.attempts, of.judged, of.delivered]) {
+                *sum = sum.saturating_add(u32::try_from(more).unwrap_or(u32::MAX));
+            }
         }
     }
 
-    fn sum(&self, now: Timestamp) -> u64 {
+    fn recent(&self, now: Timestamp) -> Recent {
         let first = now.as_millis().div_euclid(MINUTE_MS) - MINUTES as i64 + 1;
-        let mut sum = 0;
-        self.each(|minute, count| {
+        let mut sum = Recent::default();
+        self.each(|minute, of| {
             if minute.as_millis().div_euclid(MINUTE_MS) >= first {
-                sum += u64::from(count);
+                sum.add(of);
             }
         });
         sum
     }
 
-    fn each(&self, mut f: impl FnMut(Timestamp, u32)) {
+    fn each(&self, mut f: impl FnMut(Timestamp, Recent)) {
         for minute in self.newest - MINUTES as i64 + 1..=self.newest {
-            f(Timestamp::from_millis(minute * MINUTE_MS), self.counts[place(minute)]);
+            let [attempts, judged, delivered] = self.counts[place(minute)].map(u64::from);
+            f(Timestamp::from_millis(minute * MINUTE_MS), Recent { attempts, judged, delivered });
         }
     }
 }
@@ -318,6 +381,7 @@ fn place(minute: i64) -> usize {
 mod tests {
     use super::*;
     use fetchwise::attempt::error_kind::ErrorKind;
+    use fetchwise::heuristic::Heuristic;
 
     /// 2026-03-01T12:00:00Z.
     const NOON: i64 = 1_772_366_400_000;
@@ -410,6 +474,51 @@ mod tests {
             (5, 0)
         );
         assert!(series.busy(9, at_ms(NOON + 3_600_000)).is_empty());
+    }
+
+    #[test]
+    fn a_fitted_window_starts_at_the_first_attempt_with_the_shortest_buckets() {
+        let fitted = |ago: &[i64], range| {
+            let attempts: Vec<Attempt> = ago.iter().map(|ago| attempt(1, "f", NOON - ago)).collect();
+            let shown = filled(&attempts, NOON).fitted_window(range, at_ms(NOON));
+            assert_eq!(sum(&shown).0, ago.len() as u64, "{ago:?}");
+            let end = shown.start.as_millis() + shown.buckets.len() as i64 * shown.step_ms;
+            assert!(end > NOON && end - shown.step_ms <= NOON, "the last bucket is the present one");
+            (shown.step_ms / 1000, shown.buckets.len(), shown.buckets[0].row.attempts)
+        };
+        for range in Range::ALL {
+            assert_eq!(fitted(&[300_000, 0], range), (10, 31, 1), "{range:?}");
+            assert_eq!(fitted(&[0], range), (10, MIN_SHOWN, 0), "a few buckets stay before a young log: {range:?}");
+        }
+        assert_eq!(fitted(&[2_700_000, 0], Range::Week), (60, 46, 1));
+        assert_eq!(fitted(&[36_000_000, 0], Range::Week), (600, 61, 1));
+        assert_eq!(fitted(&[360_000_000, 0], Range::Week), (3600, 101, 1));
+        assert_eq!(fitted(&[], Range::Day), (600, 12, 0));
+    }
+
+    #[test]
+    fn heuristics_of_the_response_do_not_displace_those_known_before() {
+        let attempts: Vec<Attempt> = (0..40)
+            .map(|n| {
+                let mut of = attempt(n % 4, "f", NOON);
+                let outcome = if of.success { "status_200" } else { "status_403" };
+                of.heuristics.push(Heuristic::flag(outcome).into());
+                of
+            })
+            .collect();
+        let listed = filled(&attempts, NOON).heuristics(2);
+        let of_response: Vec<bool> = listed.iter().map(|row| row.after).collect();
+        assert_eq!(of_response, [false, false, true, true], "{listed:?}");
+    }
+
+    #[test]
+    fn recent_results_of_a_host_are_counted() {
+        let series = filled(&[attempt(3, "f", NOON), attempt(3, "f", NOON - 60_000), attempt(1, "f", NOON)], NOON);
+        let mut hosts: Vec<_> = series.recent_hosts(at_ms(NOON)).collect();
+        hosts.sort_by_key(|(host, _)| *host);
+        let of = |attempts, delivered| Recent { attempts, judged: attempts, delivered };
+        assert_eq!(hosts, [("h1.example", of(1, 1)), ("h3.example", of(2, 0))]);
+        assert_eq!(series.recent_hosts(at_ms(NOON + 3_600_000)).count(), 0);
     }
 
     #[test]

@@ -31,7 +31,7 @@ use crate::terminal::output::{Output, note, plain, shown};
 use crate::terminal::warnings::warn_torn_tail;
 use fetchwise::detect::Detector;
 use fetchwise::fetch::local_faults::raise_descriptor_limit;
-use fetchwise::journal::{Journal, OnFull};
+use fetchwise::journal::{Follower, Journal, OnFull};
 use fetchwise::pace::Pace;
 use fetchwise::rollout::Guard;
 use fetchwise::selector::{Selector, SelectorBuilder};
@@ -61,7 +61,8 @@ const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
     Examples:\n  fetchwise serve --listen 127.0.0.1:7117\n  \
     curl -d '{\"urls\": [\"https://example.org/\"]}' http://127.0.0.1:7117/v1/select\n  \
     fetchwise serve --new-token --token-file tokens.txt       print a new token and store its hash\n  \
-    fetchwise serve --listen 0.0.0.0:7117 --token-file tokens.txt")]
+    fetchwise serve --listen 0.0.0.0:7117 --token-file tokens.txt\n  \
+    fetchwise serve --read-only data    watch the log of a running crawl")]
 pub(crate) struct ServeArgs {
     /// Listen on this address; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = LISTEN)]
@@ -72,6 +73,14 @@ pub(crate) struct ServeArgs {
     /// Print a new token, add its hash to --token-file, and stop
     #[arg(long, requires = "token_file")]
     pub(crate) new_token: bool,
+    /// Follow the log of another process and change nothing; without DIR that of the data directory
+    #[arg(
+        long,
+        value_name = "DIR",
+        num_args = 0..=1,
+        conflicts_with_all = ["new_token", "brokers"]
+    )]
+    pub(crate) read_only: Option<Option<PathBuf>>,
     /// Consider every fetcher by name, not only those of the config and of reported attempts
     #[arg(long)]
     pub(crate) all_fetchers: bool,
@@ -121,8 +130,11 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
     if let Some(file) = args.token_file.as_deref().filter(|_| args.new_token) {
         return new_token(file, out);
     }
-    super::fleet::check(settings, &args.fleet)?;
     let tokens = tokens(args.token_file.as_deref())?;
+    if let Some(dir) = &args.read_only {
+        return follow(args, settings, dir.as_deref(), tokens, out);
+    }
+    super::fleet::check(settings, &args.fleet)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended: Result<Arc<Journal>, Failure> = runtime.block_on(async {
         let mut stop = shutdown::listen().map_err(Failure::failed)?;
@@ -177,6 +189,64 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
         journal.close()?;
     }
     settings.snapshot_if_due(&dir);
+    Ok(Exit::Done)
+}
+
+/// Serves the log of another process, which it neither locks nor changes.
+fn follow(
+    args: &ServeArgs,
+    settings: &Settings,
+    dir: Option<&Path>,
+    tokens: Tokens,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
+    let settings = &dir.map_or_else(|| settings.clone(), |dir| settings.with_dir(dir));
+    let dir = settings.existing_dir()?;
+    // A server has a journal. Nothing is written to this one, because every request that would is refused.
+    let place = tempfile::tempdir().map_err(Failure::failed)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
+    runtime.block_on(async {
+        let mut stop = shutdown::listen().map_err(Failure::failed)?;
+        let listener = listen(&args.listen, &tokens, &LISTEN_HINTS).await?;
+        let address = listener.local_addr().map_err(Failure::failed)?;
+        let mut options = options(args, address);
+        options.read_only = true;
+        let loading = Loading::start(listener, &tokens, &options, stop.clone());
+        let server = tokio::task::block_in_place(|| {
+            let (detector, classifier) = detectors(settings)?;
+            let (journal, _) = Journal::open(place.path(), journal_options(settings))?;
+            let crawl_options = CrawlOptions { pace: args.pace.clone(), ..CrawlOptions::default() };
+            let visits = visits(settings, &crawl_options);
+            let router = settings.router()?.clone();
+            let pace = Pace::new(pace(settings, &crawl_options));
+            let with = |builder: SelectorBuilder| {
+                builder.visits(visits).router(router).clock(Arc::clone(&settings.clock)).pace(pace)
+            };
+            let (selector, loaded) = settings.load_selector_with(with)?;
+            let unavailable = if args.all_fetchers { Vec::new() } else { missing(args, settings, &selector)? };
+            let parts = Parts {
+                selector,
+                journal: Arc::new(journal),
+                detector,
+                classifier,
+                unavailable,
+                tokens,
+                options,
+                guard: None,
+                followed: Some(Follower::after(&dir, &loaded)),
+            };
+            Server::new(parts).map_err(Failure::from)
+        })?;
+        let listener = loading.end().await?;
+        print_address(out, address)?;
+        let asked = async {
+            let _ = stop.changed().await;
+            note("stopping: finishing open requests");
+        };
+        server.run(listener, asked).await.map_err(Failure::failed)?;
+        Ok::<_, Failure>(())
+    })?;
+    runtime.shutdown_timeout(Duration::from_millis(500));
     Ok(Exit::Done)
 }
 
@@ -293,6 +363,7 @@ fn assemble(
         tokens,
         options,
         guard: Some(Arc::clone(&guard)),
+        followed: None,
     };
     let server = Server::new(parts)?;
     let handle = server.handle();

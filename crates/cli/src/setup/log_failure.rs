@@ -24,12 +24,12 @@ fn hint(error: &JournalError) -> Option<Cow<'static, str>> {
                 let server = server.escape_debug();
                 return Some(Cow::Owned(format!(
                     "end the server at {server}, which seems to use it, or choose another --data-dir; commands that \
-                     only read still work"
+                     only read still work, and so does serve --read-only"
                 )));
             }
             None => {
-                "wait until the other fetchwise process ends, or choose another --data-dir; a crawl shows its own dashboard \
-                     with fetch --serve"
+                "wait until the other fetchwise process ends, or choose another --data-dir; to watch it, start a crawl \
+                 with fetch --serve, or follow its log with serve --read-only"
             }
         },
         JournalError::Log(LogError::Corrupt { .. }) => {

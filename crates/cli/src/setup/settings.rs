@@ -158,6 +158,11 @@ impl Settings {
         Ok(base.data_dir().join("fetchwise"))
     }
 
+    /// Returns the same settings with this data directory.
+    pub(crate) fn with_dir(&self, dir: &Path) -> Self {
+        Self { data_dir: Some(dir.to_owned()), ..self.clone() }
+    }
+
     /// Returns the same settings with another data directory, unless the command line names one.
     #[cfg(feature = "demo")]
     pub(crate) fn with_default_dir(&self, dir: &Path) -> Self {

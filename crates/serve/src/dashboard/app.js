@@ -4,12 +4,15 @@
 //
 // Must not know: how a chart or a table is drawn.
 
+import * as address from "./address.js";
 import { Refused, get, hasToken, keepToken, post } from "./api.js";
+import * as attention from "./attention.js";
 import { redrawAll } from "./chart.js";
+import { DomainView } from "./domain.js";
 import * as explain from "./explain.js";
-import { Overview } from "./overview.js";
+import { Overview, otherwise } from "./overview.js";
 import { Parts } from "./parts.js";
-import { byId, count, roughly, say, span, time } from "./text.js";
+import { byId, el, plain, replace, roughly, say, span, time } from "./text.js";
 
 /** The poll interval if the server names none. */
 const POLL_MS = 5000;
@@ -17,7 +20,8 @@ const POLL_MS = 5000;
 const HIDDEN_MS = 60_000;
 
 const overview = new Overview(byId("tiles"), byId("charts"));
-const parts = new Parts({ refresh, unpause, explain: (url) => explain.explainUrl(url, wantToken) });
+const parts = new Parts({ refresh, unpause, host });
+const domain = new DomainView({ refresh, unpause, explain: (url, box) => (box ? explain.explainIn(box, url, wantToken) : open({ domain: "", explain: url }, "explain")) });
 
 let [timer, busy, again, failures] = [undefined, false, false, 0];
 let [updatedAt, every, skew] = [undefined, POLL_MS, 0];
@@ -26,8 +30,64 @@ let [mode, noRollout] = ["learning", false];
 /** The server's time: countdowns follow its clock, whatever this machine's clock says. */
 const now = () => Date.now() + skew;
 
-function range() {
-  return document.querySelector("#range input:checked").value;
+// The state of the page is in its address.
+
+/** The state that is shown. */
+let shown = { range: "", domain: "", explain: "" };
+
+/** A link that opens a host. */
+function host(name) {
+  const click = (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    open({ domain: name });
+  };
+  return el("a", { class: "host", href: address.link({ domain: name }), "data-key": `open ${name}`, on: { click } }, el("bdi", {}, name));
+}
+
+/** Changes the state, and scrolls to the section `to`. */
+function open(change, to) {
+  if (address.go(change)) apply();
+  if (to) byId(to).scrollIntoView({ block: "start" });
+}
+
+/** Shows the state of the address. */
+function apply() {
+  const next = address.read();
+  const before = shown;
+  shown = next;
+  document.querySelector(`#range input[value="${next.range}"]`).checked = true;
+  const isDomain = next.domain !== "";
+  document.body.classList.toggle("one-domain", isDomain);
+  byId(isDomain ? "domain-head" : "now-head").append(byId("range"));
+  document.title = isDomain ? `${plain(next.domain)} \u00b7 fetchwise` : "fetchwise";
+  byId("domain-back").setAttribute("href", address.link({ domain: "" }));
+  if (isDomain && next.domain !== before.domain) {
+    domain.open(next.domain);
+    scrollTo(0, 0);
+    byId("domain-title").focus({ preventScroll: true });
+  }
+  if (next.explain !== before.explain) {
+    if (next.explain === "") explain.clear();
+    else explain.explainUrl(next.explain, wantToken);
+  }
+  if (next.range !== before.range || next.domain !== before.domain) refresh();
+}
+
+/** Requests and shows the open domain. */
+async function showDomain(name) {
+  if (name === "") return null;
+  try {
+    const [board, page, links] = await Promise.all([
+      get("v1/dashboard/domain", { domain: name, range: shown.range }),
+      get("v1/attempts", domain.query()),
+      get("v1/links", { domain: name }).catch((failure) => (failure instanceof Refused && failure.status === 422 ? [] : Promise.reject(failure))),
+    ]);
+    return { name, board, page, links };
+  } catch (failure) {
+    if (!(failure instanceof Refused) || failure.status === 401) throw failure;
+    return { name, failure };
+  }
 }
 
 async function refresh() {
@@ -39,8 +99,9 @@ async function refresh() {
   busy = true;
   let wait = document.hidden ? HIDDEN_MS : every;
   try {
-    const [board, hosts, rollout] = await Promise.all([
-      get("v1/dashboard", { range: range(), ...parts.query() }),
+    const [one, board, hosts, rollout] = await Promise.all([
+      showDomain(shown.domain),
+      get("v1/dashboard", { range: shown.range, ...parts.query() }),
       get("v1/hosts", { state: "paused" }),
       // If learning serves everything, there is only one arm. Before the first response the mode is unknown, and
       // nothing is missed.
@@ -53,7 +114,15 @@ async function refresh() {
     mode = board.mode;
     wait = document.hidden ? HIDDEN_MS : every;
     updatedAt = Date.now();
+    attention.show(board.attention, now(), host);
     overview.show(board);
+    const cost = otherwise(board);
+    byId("otherwise-card").hidden = cost === null;
+    if (cost !== null) replace(byId("otherwise"), cost);
+    if (one !== null && one.name === shown.domain) {
+      if (one.failure) domain.fail(one.failure.message);
+      else domain.show(one.board, one.page, one.links, now(), board.read_only);
+    }
     parts.show(board, hosts, rollout, now());
     say(byId("about"), `fetchwise ${board.version ?? ""} \u00b7 updates every ${roughly(every)} \u00b7 up since ${time(board.started_at)}`);
     live("on", "Live");
@@ -184,8 +253,38 @@ theme.addEventListener("change", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
 
-byId("range").addEventListener("change", refresh);
+byId("range").addEventListener("change", () => open({ range: document.querySelector("#range input:checked").value }));
+byId("domain-back").addEventListener("click", (event) => {
+  event.preventDefault();
+  open({ domain: "" }, "sites");
+});
+// The sections are on the page of all domains.
+for (const anchor of document.querySelectorAll(".places a, #more-alerts")) {
+  anchor.addEventListener("click", () => shown.domain !== "" && open({ domain: "" }));
+}
+addEventListener("popstate", apply);
+
+// The keyboard.
+
+byId("keys").addEventListener("click", () => byId("keys-dialog").showModal());
+
+addEventListener("keydown", (event) => {
+  const isTyping = event.target.closest?.("input:not([type=radio]):not([type=checkbox]), select, textarea, dialog") !== null;
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.key === "?") byId("keys-dialog").showModal();
+  else if (event.key === "/" || event.key === "e") {
+    if (shown.domain !== "") open({ domain: "" });
+    if (event.key === "e" || !parts.domains.focusSearch()) byId("explain-url").focus();
+  } else if (event.key === "Escape" && shown.domain !== "") open({ domain: "" }, "sites");
+  else return;
+  event.preventDefault();
+});
+
 document.addEventListener("visibilitychange", () => document.hidden || refresh());
 setInterval(tick, 1000);
-explain.start(() => wantToken());
-refresh();
+explain.start((url) => {
+  // The same URL again is explained again.
+  if (url !== "" && address.go({ explain: url })) apply();
+  else explain.explainUrl(url, wantToken);
+});
+apply();

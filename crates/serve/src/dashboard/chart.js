@@ -11,9 +11,11 @@ import { NONE, day, el, replace, say, time } from "./text.js";
 const uPlot = globalThis.uPlot;
 /** All charts share one crosshair: it stands at the same time in each. */
 const CURSOR = uPlot.sync("fetchwise");
-const HEIGHT = 190;
+const HEIGHT = 196;
 /** The number of empty buckets that a line bridges. */
 const BRIDGED = 3;
+/** A share of fewer requests is mostly chance. */
+const LEAST = 5;
 
 const charts = new Set();
 
@@ -45,6 +47,42 @@ function bridge(values) {
   return out;
 }
 
+/**
+ * Joins neighbouring buckets until each group has at least five requests: `counts` are the requests of the buckets. A
+ * group that has fewer, because nothing is near, is `thin`.
+ */
+export function widen(counts) {
+  const groups = [];
+  let [from, sum, end] = [null, 0, 0];
+  const close = () => {
+    if (from === null) return;
+    const before = groups.at(-1);
+    if (sum < LEAST && before && from - before.to <= BRIDGED) {
+      before.to = end;
+      before.thin &&= before.sum + sum < LEAST;
+      before.sum += sum;
+    } else {
+      groups.push({ from, to: end, sum, thin: sum < LEAST });
+    }
+    from = null;
+  };
+  counts.forEach((count, at) => {
+    if (count === 0) {
+      if (from !== null && at - end >= BRIDGED) close();
+      return;
+    }
+    if (from === null) [from, sum] = [at, 0];
+    sum += count;
+    end = at + 1;
+    if (sum >= LEAST) close();
+  });
+  close();
+  return groups;
+}
+
+/** Adds up the figures of each group. */
+export const grouped = (values, groups) => groups.map((group) => values.slice(group.from, group.to).reduce((sum, value) => sum + value, 0));
+
 /** Puts each layer on top of those before it. They are drawn from the highest down, so that each shows its own part. */
 function stack(layers, asShares) {
   const length = layers[0]?.length ?? 0;
@@ -62,7 +100,7 @@ function stack(layers, asShares) {
 
 /** A chart in its own card.
  *
- * `of` has: `title`, `about` (what it shows, in a sentence), `series` (`{name, colour, dash, area}`), `kind` (`lines`, `bars` for
+ * `of` has: `title`, `about` (what it shows, in a sentence), `unit(step)` of the vertical axis, `series` (`{name, colour, dash, area}`), `kind` (`lines`, `bars` for
  * amounts on top of each other, `shares` for their parts of a whole), `write` (a figure as text), `range(max)` for the axis, and
  * `summary(values)` in words.
  */
@@ -72,6 +110,10 @@ export class Chart {
     this.series = of.series;
     this.title = el("h3", {}, of.title);
     this.legend = el("ul", { class: "legend" });
+    this.when = el("p", { class: "quiet when" });
+    this.unit = el("span", {});
+    this.thin = el("p", { class: "quiet thin", hidden: true }, "Pale: fewer than five requests.");
+    this.groups = [];
     this.canvas = el("div", { class: "plot", role: "img", "aria-label": of.title });
     this.empty = el("p", { class: "empty" }, "No data in this period yet.");
     this.body = el("tbody");
@@ -85,8 +127,11 @@ export class Chart {
       { class: "card chart" },
       this.title,
       el("p", { class: "quiet" }, of.about),
+      this.when,
       this.legend,
+      el("p", { class: "quiet axes" }, el("span", {}, el("span", { "aria-hidden": "true" }, "\u2191 "), this.unit), el("span", {}, "local time", el("span", { "aria-hidden": "true" }, " \u2192"))),
       el("div", { class: "frame" }, this.canvas, this.empty),
+      this.thin,
       this.details,
     );
     this.values = this.series.map(() => []);
@@ -96,16 +141,24 @@ export class Chart {
     charts.add(this);
   }
 
-  /** Shows figures: `times` are the starts of buckets in seconds, `step` seconds apart; each series has a figure or none per bucket. */
-  show(times, step, values, series = this.of.series) {
+  /**
+   * Shows figures: `times` are the starts of buckets in seconds, `step` seconds apart; each series has a figure or none per
+   * group of buckets. Without `groups` each bucket is one. `totals` are the figures of the whole period.
+   */
+  show(times, step, values, { series = this.of.series, groups, totals } = {}) {
     const changed = series.map((one) => one.name).join() !== this.series.map((one) => one.name).join();
-    Object.assign(this, { times, step, values, series });
+    this.groups = groups ?? times.map((_, at) => ({ from: at, to: at + 1, thin: false }));
+    Object.assign(this, { times, step, values, series, totals });
+    this.places = new Array(times.length).fill(null);
+    this.groups.forEach((group, place) => this.places.fill(place, group.from, group.to));
     if (changed) {
       this.#drop();
       this.#legend();
     }
-    const any = times.some((_, at) => this.#happened(at));
+    const any = this.groups.some((_, place) => this.#happened(place));
     this.empty.hidden = any;
+    this.thin.hidden = !this.groups.some((group) => group.thin);
+    say(this.unit, this.of.unit(stepName(step)));
     this.canvas.classList.toggle("blank", !any);
     this.canvas.setAttribute("aria-label", any ? `${this.of.title}. ${this.of.summary(values)}` : `${this.of.title}: no data in this period yet`);
     if (this.plot === undefined) this.#draw();
@@ -127,7 +180,18 @@ export class Chart {
 
   #data() {
     const { kind } = this.of;
-    return [this.times, ...(kind === "lines" ? this.values.map(bridge) : stack(this.values, kind === "shares"))];
+    const spread = this.values.map((layer) => this.places.map((place) => (place === null ? null : layer[place])));
+    return [this.times, ...(kind === "lines" ? spread.map(bridge) : stack(spread, kind === "shares"))];
+  }
+
+  /** Fades what is drawn of few requests. */
+  #fade(plot) {
+    const [surface, { ctx, bbox }] = [faded(colour("--surface"), 0.62), plot];
+    for (const group of this.groups.filter((group) => group.thin)) {
+      const [from, to] = [this.times[group.from], this.times[group.to - 1] + this.step].map((at) => plot.valToPos(at, "x", true));
+      ctx.fillStyle = surface;
+      ctx.fillRect(Math.max(bbox.left, from), bbox.top, Math.min(bbox.left + bbox.width, to) - Math.max(bbox.left, from), bbox.height);
+    }
   }
 
   #draw() {
@@ -143,7 +207,7 @@ export class Chart {
       {
         width,
         height: HEIGHT,
-        padding: [8, 6, 0, 0],
+        padding: [8, 30, 0, 0],
         legend: { show: false },
         cursor: { y: false, sync: { key: CURSOR.key }, points: { show: lines, size: 7 }, drag: { x: false, y: false } },
         scales: {
@@ -151,7 +215,7 @@ export class Chart {
           y: { range: (_, __, max) => (this.of.kind === "shares" ? [0, 1] : this.of.range(Number.isFinite(max) ? max : 0)) },
         },
         axes: [
-          { ...axis, grid: { show: false }, size: 26, gap: 4, space: 70, values: (_, at) => at.map((second) => this.#tick(second)) },
+          { ...axis, grid: { show: false }, size: 32, gap: 10, space: 76, values: (_, at, __, ___, apart) => at.map((second) => this.#tick(second, apart)) },
           { ...axis, size: 46, gap: 6, space: 38, values: (_, at) => at.map((value) => this.of.write(value, true)) },
         ],
         series: [
@@ -168,15 +232,16 @@ export class Chart {
             };
           }),
         ],
-        hooks: { setCursor: [(plot) => this.#point(plot.cursor.idx)] },
+        hooks: { setCursor: [(plot) => this.#point(plot.cursor.idx)], draw: [(plot) => this.#fade(plot)] },
       },
       this.#data(),
       this.canvas,
     );
   }
 
-  #tick(second) {
+  #tick(second, apart) {
     const at = second * 1000;
+    if (apart < 60) return seconds(at);
     const date = new Date(at);
     return this.step >= 3600 && date.getHours() === 0 && date.getMinutes() === 0 ? day(at).replace(",", "") : time2(at);
   }
@@ -198,18 +263,39 @@ export class Chart {
     );
   }
 
-  /** Shows the figures at the crosshair, or the newest. */
+  /** Shows the figures at the crosshair, or those of the whole period. */
   #point(index) {
+    const place = index === null || index === undefined ? null : (this.places?.[index] ?? null);
+    const isAt = index !== null && index !== undefined;
+    const group = place === null ? null : this.groups[place];
+    const [from, to] = isAt ? [group?.from ?? index, group?.to ?? index + 1] : [0, this.times.length];
+    say(this.when, this.times.length === 0 ? "" : this.#span(from, to));
+    this.when.classList.toggle("at", isAt);
     this.outputs.forEach((output, at) => {
-      const layer = this.values[at] ?? [];
-      let place = index;
-      if (place === null || place === undefined) {
-        place = layer.length - 1;
-        while (place > 0 && !this.#happened(place)) place -= 1;
-      }
-      const value = this.of.kind === "shares" ? this.#share(at, place) : layer[place];
+      let value = null;
+      if (place !== null) value = this.of.kind === "shares" ? this.#share(at, place) : this.values[at]?.[place];
+      else if (!isAt) value = this.#total(at);
       say(output, value === null || value === undefined ? NONE : this.of.write(value));
     });
+  }
+
+  /** A series' figure of the whole period. */
+  #total(at) {
+    if (this.totals) return this.totals[at];
+    const sums = this.values.map((layer) => layer.reduce((sum, value) => sum + (value ?? 0), 0));
+    const all = sums.reduce((sum, value) => sum + value, 0);
+    if (this.of.kind !== "shares") return sums[at];
+    return all === 0 ? null : sums[at] / all;
+  }
+
+  /** The time of some buckets, in words. */
+  #span(from, to) {
+    const write = (bucket) => time(this.#start(bucket) * 1000, { seconds: this.step < 60 });
+    return `${write(from)} to ${write(to)}`;
+  }
+
+  #start(bucket) {
+    return this.times[0] + bucket * this.step;
   }
 
   #happened(place) {
@@ -223,15 +309,15 @@ export class Chart {
 
   #table() {
     if (!this.details.open) return;
-    replace(this.headRow, el("th", { scope: "col" }, "From"), this.series.map((one) => el("th", { scope: "col", class: "num" }, one.name)));
+    replace(this.headRow, el("th", { scope: "col" }, "Time"), this.series.map((one) => el("th", { scope: "col", class: "num" }, one.name)));
     const rows = [];
-    for (let at = this.times.length - 1; at >= 0; at -= 1) {
+    for (let at = this.groups.length - 1; at >= 0; at -= 1) {
       if (!this.#happened(at)) continue;
       const cells = this.series.map((_, layer) => {
         const value = this.of.kind === "shares" ? this.#share(layer, at) : this.values[layer][at];
         return el("td", { class: "num" }, value === null || value === undefined ? NONE : this.of.write(value));
       });
-      rows.push(el("tr", {}, el("th", { scope: "row" }, time(this.times[at] * 1000, { seconds: this.step < 60 })), cells));
+      rows.push(el("tr", {}, el("th", { scope: "row" }, this.#span(this.groups[at].from, this.groups[at].to)), cells));
     }
     replace(this.body, rows.length > 0 ? rows : el("tr", {}, el("td", { colspan: this.series.length + 1 }, "No data in this period yet.")));
   }
@@ -244,6 +330,14 @@ function alone(plot, index) {
   return values.flatMap((value, at) => (value !== null && value !== undefined && gap(at - 1) && gap(at + 1) ? [at] : []));
 }
 
+/** The length of a bucket, for "requests per ...". */
+function stepName(step) {
+  if (step < 60) return `${step} s`;
+  if (step === 60) return "minute";
+  return step === 3600 ? "hour" : `${step / 60} min`;
+}
+
+const seconds = (at) => new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" }).format(new Date(at));
 const time2 = (at) => new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" }).format(new Date(at));
 
 /** Draws every chart again. */

@@ -16,29 +16,34 @@ const PAD = 14;
 /** The number of colours for fetchers, which are assigned by their position among the candidates. */
 const COLOURS = 6;
 
-let drawn = null;
-let asked = 0;
+/** What draws the evidence again at another width, by the element that shows an explanation. */
+const drawn = new Map();
+/** The number of the last request, by element. */
+const asked = new Map();
 
-/** Connects the form; `refused` is called when the server requires another token. */
-export function start(refused) {
+/** Connects the form; `submitted(url)` is called for each URL that a person enters. */
+export function start(submitted) {
   const [form, field] = [byId("explain-form"), byId("explain-url")];
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    explain(field.value.trim(), refused);
+    submitted(field.value.trim());
   });
-  new ResizeObserver(() => drawn?.()).observe(byId("explained"));
 }
 
-/** Puts a URL into the form and explains it. */
-export function explainUrl(url, refused) {
-  byId("explain-url").value = url;
-  byId("explain").scrollIntoView({ block: "start" });
-  return explain(url, refused);
+/** Empties the form. */
+export function clear() {
+  byId("explain-url").value = "";
+  say(byId("explain-error"), "");
+  byId("explain-url").removeAttribute("aria-invalid");
+  drawn.delete(byId("explained"));
+  asked.set(byId("explained"), 0);
+  replace(byId("explained"));
 }
 
-async function explain(url, refused) {
+/** Puts a URL into the form and explains it; `refused` is called when the server requires another token. */
+export async function explainUrl(url, refused) {
   const [error, field, box] = [byId("explain-error"), byId("explain-url"), byId("explained")];
-  const mine = ++asked;
+  field.value = url;
   say(error, "");
   field.removeAttribute("aria-invalid");
   if (url === "") {
@@ -46,33 +51,49 @@ async function explain(url, refused) {
     say(error, "Enter a URL, such as https://example.org/.");
     return field.focus();
   }
+  const failure = await explainIn(box, url, refused, true);
+  if (failure === undefined) return;
+  field.setAttribute("aria-invalid", "true");
+  say(error, failure);
+  field.focus();
+}
+
+/** Explains a URL in an element. Returns why that failed, if it did. */
+export async function explainIn(box, url, refused, isForm = false) {
+  const mine = (asked.get(box) ?? 0) + 1;
+  asked.set(box, mine);
   box.setAttribute("aria-busy", "true");
   try {
     const answer = await get("v1/explain", { url });
-    if (mine === asked) show(Array.isArray(answer) ? answer[0] : answer, url);
+    if (mine === asked.get(box)) show(box, Array.isArray(answer) ? answer[0] : answer, url, isForm);
   } catch (failure) {
-    if (mine !== asked) return;
+    if (mine !== asked.get(box)) return undefined;
     if (failure instanceof Refused && failure.status === 401) refused();
-    drawn = null;
-    replace(box);
-    field.setAttribute("aria-invalid", "true");
-    say(error, failure instanceof Refused ? `Cannot explain the URL: ${failure.message}` : "Cannot reach the server.");
-    field.focus();
+    drawn.delete(box);
+    const text = failure instanceof Refused ? `Cannot explain the URL: ${failure.message}` : "Cannot reach the server.";
+    replace(box, isForm ? null : el("p", { class: "quiet" }, text));
+    return text;
   } finally {
     box.removeAttribute("aria-busy");
   }
+  return undefined;
 }
 
-function show(of, url) {
-  const verdict = el("h3", { tabindex: "-1", id: "verdict" }, ...sentence(of));
+const watched = new ResizeObserver((entries) => entries.forEach((entry) => drawn.get(entry.target)?.()));
+
+function show(box, of, url, isForm) {
+  const verdict = el(isForm ? "h3" : "h4", { tabindex: "-1", id: isForm ? "verdict" : undefined, class: "verdict" }, ...sentence(of));
   const picture = el("div", { class: "ladder" });
   const steps = of.steps ?? [];
   const names = [...new Set([...steps.map((step) => step.fetcher), ...(of.fetcher ? [of.fetcher] : [])])];
   const ordered = (of.candidates ?? []).map((one) => one.fetcher).filter((name) => names.includes(name));
   names.filter((name) => !ordered.includes(name)).forEach((name) => ordered.push(name));
-  drawn = steps.length > 0 ? () => replace(picture, ladder(of, ordered, picture.clientWidth)) : null;
+  const draw = () => replace(picture, ladder(of, ordered, picture.clientWidth));
+  if (steps.length > 0) drawn.set(box, draw);
+  else drawn.delete(box);
+  watched.observe(box);
   replace(
-    byId("explained"),
+    box,
     el("p", { class: "address" }, of.url ?? url),
     verdict,
     gates(of),
@@ -82,8 +103,8 @@ function show(of, url) {
     candidateTable(of),
     otherwise(of),
   );
-  drawn?.();
-  verdict.focus({ preventScroll: true });
+  if (steps.length > 0) draw();
+  if (isForm) verdict.focus({ preventScroll: true });
 }
 
 /** The decision in one sentence. */

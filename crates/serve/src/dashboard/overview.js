@@ -4,15 +4,14 @@
 //
 // Must not know: how the server is polled.
 
-import { Chart } from "./chart.js";
-import { NONE, compact, count, el, fixed, percent, replace } from "./text.js";
+import { Chart, grouped, widen } from "./chart.js";
+import { NONE, compact, count, el, fixed, percent, replace, roughly } from "./text.js";
 
 const share = (part, whole) => (whole > 0 ? part / whole : null);
 const shares = (parts, wholes) => parts.map((part, at) => share(part, wholes[at]));
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 
 const LENGTHS = { "15m": "15 minutes", hour: "hour", day: "day", week: "week" };
-const HALVES = { "15m": "7 minutes", hour: "half hour", day: "12 hours", week: "3 days" };
 
 /** The upper end of an axis: the next figure that is easy to read. */
 function above(least) {
@@ -40,26 +39,33 @@ const MIX = [
 const CAME = [
   { name: "Delivered", colour: "--good" },
   { name: "Blocked", colour: "--bad" },
+  { name: "Missing pages", colour: "--inferred" },
   { name: "Other failures", colour: "--given" },
 ];
 /** Fetchers beyond these are shown together. */
 const FETCHERS = 5;
 
+/** A figure of an axis without superfluous zeros. */
+const trimmed = (value) => String(Number(value.toFixed(2)));
+
 export class Overview {
-  constructor(tiles, charts) {
+  /** `only` names the charts to show, in their order; without it all are shown. */
+  constructor(tiles, charts, only) {
     this.tiles = tiles;
     this.cost = new Chart({
       title: "Cost per page",
       about: "Cost of each delivered page, in plain requests.",
+      unit: () => "plain requests per page",
       kind: "lines",
       series: [{ name: "Cost", colour: "--c1", area: true }, { name: "Requests", colour: "--c2", dash: [5, 4] }],
-      write: (value) => fixed(value, value >= 100 ? 0 : value >= 10 ? 1 : 2),
+      write: (value, isTick) => (isTick ? trimmed(value) : fixed(value, value >= 100 ? 0 : value >= 10 ? 1 : 2)),
       range: above(1.4),
       summary: ([cost]) => `Plain requests per page: ${firstAndLast(cost, (value) => fixed(value))}`,
     });
     this.success = new Chart({
       title: "Success and blocks",
-      about: "Share of requests that delivered, and share that the site blocked.",
+      about: "Share of requests that delivered (without missing pages), and share that the site blocked.",
+      unit: () => "share of requests",
       kind: "lines",
       series: [{ name: "Delivered", colour: "--good", area: true }, { name: "Blocked", colour: "--bad", dash: [5, 4] }],
       write: whole,
@@ -69,6 +75,7 @@ export class Overview {
     this.mix = new Chart({
       title: "Decision mix",
       about: "How fetchers were chosen. \u201cGiven\u201d means by the router table or the caller.",
+      unit: () => "share of decisions",
       kind: "shares",
       series: MIX,
       write: whole,
@@ -77,6 +84,7 @@ export class Overview {
     this.velocity = new Chart({
       title: "Learning velocity",
       about: "As sites become known, learned decisions rise and probes fall.",
+      unit: () => "share of decisions",
       kind: "lines",
       series: [{ name: "Learned", colour: "--learned", area: true }, { name: "Probed or explored", colour: "--probed", dash: [5, 4] }],
       write: whole,
@@ -86,6 +94,7 @@ export class Overview {
     this.came = new Chart({
       title: "Requests",
       about: "Number of requests, by result.",
+      unit: (step) => `requests per ${step}`,
       kind: "bars",
       series: CAME,
       write: (value) => compact(Math.round(value)),
@@ -94,28 +103,37 @@ export class Overview {
     });
     this.who = new Chart({
       title: "Fetchers at work",
-      about: "Number of requests, by fetcher.",
+      about: "Shares of the requests, by fetcher.",
+      unit: () => "share of requests",
       kind: "shares",
       series: [{ name: "direct_access", colour: "--c1" }],
       write: whole,
       summary: () => "",
     });
-    charts.append(...[this.cost, this.success, this.mix, this.velocity, this.came, this.who].map((chart) => chart.node));
+    const all = { cost: this.cost, success: this.success, mix: this.mix, velocity: this.velocity, came: this.came, who: this.who };
+    charts.append(...(only ?? Object.keys(all)).map((name) => all[name].node));
   }
 
   show(board) {
     const of = board.series;
     const times = of.attempts.map((_, at) => of.start + at * of.step_s);
-    const failed = of.attempts.map((all, at) => all - of.delivered[at] - of.banned[at]);
+    const failed = of.attempts.map((all, at) => Math.max(0, all - of.delivered[at] - of.banned[at] - of.missing[at]));
     const given = of.decided.map((all, at) => all - of.learned[at] - of.inferred[at] - of.probed[at] - of.explored[at]);
     const tried = of.probed.map((probed, at) => probed + of.explored[at]);
-    this.cost.show(times, of.step_s, [shares(of.cost, of.delivered), shares(of.attempts, of.delivered)]);
-    this.success.show(times, of.step_s, [shares(of.delivered, of.attempts), shares(of.banned, of.attempts)]);
-    this.mix.show(times, of.step_s, [of.learned, of.inferred, of.probed, of.explored, given]);
-    this.velocity.show(times, of.step_s, [shares(of.learned, of.decided), shares(tried, of.decided)]);
-    this.came.show(times, of.step_s, [of.delivered, of.banned, failed]);
+    // Ratios of a few requests mislead, so that short periods with few are joined.
+    const ratios = (chart, counts, pairs) => {
+      const groups = widen(counts);
+      const values = pairs.map(([part, whole]) => shares(grouped(part, groups), grouped(whole, groups)));
+      chart.show(times, of.step_s, values, { groups, totals: pairs.map(([part, whole]) => share(sum(part), sum(whole))) });
+    };
+    ratios(this.cost, of.attempts, [[of.cost, of.delivered], [of.attempts, of.delivered]]);
+    ratios(this.success, of.attempts, [[of.delivered, of.judged], [of.banned, of.attempts]]);
+    ratios(this.velocity, of.decided, [[of.learned, of.decided], [tried, of.decided]]);
+    const groups = widen(of.decided);
+    this.mix.show(times, of.step_s, [of.learned, of.inferred, of.probed, of.explored, given].map((part) => grouped(part, groups)), { groups });
+    this.came.show(times, of.step_s, [of.delivered, of.banned, of.missing, failed]);
     this.#fetchers(times, of);
-    this.#tiles(of, board.range);
+    if (this.tiles) this.#tiles(of, board.range);
   }
 
   #fetchers(times, of) {
@@ -128,8 +146,9 @@ export class Overview {
       values.push(times.map((_, at) => sum(list.slice(FETCHERS).map((one) => one.attempts[at]))));
     }
     this.who.of.summary = total(series);
-    if (series.length > 0) this.who.show(times, of.step_s, values, series);
-    else this.who.show(times, of.step_s, [times.map(() => 0)]);
+    if (series.length === 0) return this.who.show(times, of.step_s, [times.map(() => 0)]);
+    const groups = widen(of.attempts);
+    this.who.show(times, of.step_s, values.map((part) => grouped(part, groups)), { series, groups });
   }
 
   #tiles(of, range) {
@@ -139,7 +158,7 @@ export class Overview {
     const tiles = [
       ["Cost per page", figure(of.cost, of.delivered), (value) => fixed(value), "plain requests", false, true],
       ["Requests per page", figure(of.attempts, of.delivered), (value) => fixed(value), "", false, true],
-      ["Delivered", figure(of.delivered, of.attempts), percent, "of requests", true, false],
+      ["Delivered", figure(of.delivered, of.judged), percent, "of requests", true, false],
       ["Blocked", figure(of.banned, of.attempts), percent, "of requests", false, false],
       ["Learned", figure(of.learned, of.decided), percent, "of decisions", true, false],
     ];
@@ -148,7 +167,7 @@ export class Overview {
       this.tiles,
       el("div", { class: "tile" }, el("dt", {}, "Pages"), el("dd", {}, el("span", { class: "big" }, compact(pages)), el("span", { class: "unit" }, `in the last ${LENGTHS[range] ?? "hour"}`)), el("dd", { class: "quiet" }, `${count(sum(of.attempts))} requests`)),
       tiles.map(([name, value, write, unit, up, relative]) =>
-        el("div", { class: "tile" }, el("dt", {}, name), el("dd", {}, el("span", { class: "big" }, write(value.all)), unit && el("span", { class: "unit" }, unit)), el("dd", { class: "quiet" }, change(value, up, relative, HALVES[range] ?? "half hour")))),
+        el("div", { class: "tile" }, el("dt", {}, name), el("dd", {}, el("span", { class: "big" }, write(value.all)), unit && el("span", { class: "unit" }, unit)), el("dd", { class: "quiet" }, change(value, up, relative, roughly(half * of.step_s * 1000))))),
     );
   }
 }
@@ -163,4 +182,22 @@ function change({ before, after }, up, relative, half) {
   const tone = small ? "" : by > 0 === up ? "better" : "worse";
   const word = small ? "" : el("span", { class: "sr" }, by > 0 ? "up " : "down ");
   return [el("span", { class: `change ${tone}` }, el("span", { "aria-hidden": "true" }, `${mark} `), word, text), ` compared with the ${half} before`];
+}
+
+/** What a browser for every page would have cost in the period of `board`, as two bars; none without a browser. */
+export function otherwise(board) {
+  const [spent, visits] = [sum(board.series.cost), sum(board.series.visits)];
+  const browser = board.browser_request_cost === null ? 0 : visits * board.browser_request_cost;
+  if (spent <= 0 || browser <= 0) return null;
+  const saved = 1 - spent / browser;
+  const most = Math.max(spent, browser);
+  const bar = (name, value, tone) => {
+    const fill = el("span", { class: `fill ${tone}` });
+    fill.style.width = `${Math.max(0.5, (value / most) * 100)}%`;
+    return el("div", { class: "versus" }, el("dt", {}, name), el("dd", {}, el("span", { class: "track", "aria-hidden": "true" }, fill), el("span", { class: "amount" }, `${compact(value)} plain requests`)));
+  };
+  return [
+    el("p", { class: "saved" }, el("span", { class: `big ${saved >= 0 ? "better" : "worse"}` }, percent(Math.abs(saved))), el("span", {}, `${saved >= 0 ? "saved" : "more spent"} in the last ${LENGTHS[board.range] ?? "hour"}`)),
+    el("dl", {}, bar("fetchwise", spent, "good"), bar("A browser for every link", browser, "given")),
+  ];
 }

@@ -12,10 +12,11 @@ const PAGE = 15;
 
 /**
  * `columns`: `{key, name, cell(row), value(row), num, start}`; `start` is the order of a first click (`asc` or `desc`). `search`
- * names what is searched for, and `text(row)` is what is searched in. `remote(query)` is called in place of sorting here.
+ * names what is searched for, and `text(row)` is what is searched in. `remote(query)` is called in place of sorting here. `brief` makes two lines of a row on a narrow screen, of the columns with `brief`: their place, `a` to
+ * `e`, and the unit there.
  */
 export class Table {
-  constructor({ title, columns, by, order, search, text, remote, empty, key }) {
+  constructor({ title, columns, by, order, search, text, remote, empty, key, brief }) {
     Object.assign(this, { columns, by, order, text, remote, empty, key, rows: [], shown: PAGE, needle: "" });
     this.total = 0;
     this.caption = el("caption", { class: "sr" }, title);
@@ -24,7 +25,7 @@ export class Table {
     // another layout.
     this.body = el("tbody", { role: "rowgroup" });
     const heads = el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, this.heads));
-    this.table = el("table", { class: "cards", role: "table" }, this.caption, heads, this.body);
+    this.table = el("table", { class: brief ? "cards brief" : "cards", role: "table" }, this.caption, heads, this.body);
     this.found = el("p", { class: "quiet found" });
     this.live = el("p", { class: "sr", role: "status" });
     this.more = el("button", { type: "button", class: "more", on: { click: () => this.#page() } });
@@ -84,6 +85,14 @@ export class Table {
     this.soon = setTimeout(() => this.#again(), this.remote ? 200 : 0);
   }
 
+  /** Puts the focus into the search field; returns whether there is one. */
+  focusSearch() {
+    if (!this.field || this.bar.hidden) return false;
+    this.field.focus();
+    this.field.scrollIntoView({ block: "center" });
+    return true;
+  }
+
   #page() {
     this.shown += 4 * PAGE;
     this.#again();
@@ -118,8 +127,8 @@ export class Table {
       this.body,
       rows.map((row) =>
         el("tr", { role: "row" }, this.columns.map((column, at) => {
-          const named = at === 0 ? { role: "rowheader", scope: "row" } : { role: "cell", "data-label": column.hidden ? "" : column.name };
-          return el(at === 0 ? "th" : "td", { ...named, class: [column.num && "num", column.class].filter(Boolean).join(" ") || undefined }, column.cell(row));
+          const named = at === 0 ? { role: "rowheader", scope: "row" } : { role: "cell", "data-label": column.hidden ? "" : column.name, "data-brief": column.brief?.[1] };
+          return el(at === 0 ? "th" : "td", { ...named, class: [column.num && "num", column.class, column.brief && `brief-${column.brief[0]}`].filter(Boolean).join(" ") || undefined }, column.cell(row));
         })),
       ),
     );

@@ -90,10 +90,16 @@ export function percent(share) {
 /** A figure with `digits` decimals. */
 export const fixed = (value, digits = 2) => (is(value) ? value.toFixed(digits).replace("-", MINUS) : NONE);
 
-/** Requests per second, with three significant digits at most. */
+/** A rate that no host reaches: there is no limit. */
+const NO_LIMIT = 5000;
+const trimmed = (value) => (value >= 10 ? value.toFixed(0) : String(Number(value.toFixed(1))));
+
+/** Requests per second; rare ones per minute or hour. */
 export function rate(value) {
   if (!is(value)) return NONE;
-  return `${value >= 10 ? value.toFixed(0) : value >= 0.1 ? value.toFixed(1) : value.toFixed(3)}/s`;
+  if (value >= NO_LIMIT) return "no limit";
+  if (value >= 0.5) return `${trimmed(value)}/s`;
+  return value * 60 >= 1 ? `${trimmed(value * 60)}/min` : `${trimmed(value * 3600)}/h`;
 }
 
 /** Bytes in the largest unit that leaves a whole part. */

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{FleetJson, PaceJson, StatsJson};
+use super::{FleetJson, HostJson, PaceJson, StatsJson};
 use crate::time_series::SeriesWindow;
 use fetchwise::analytics::Importance;
 
@@ -20,7 +20,10 @@ pub(crate) struct BoardJson<'a> {
     /// Whether the figures include the attempts that were in the log at the start.
     pub(crate) complete: bool,
     pub(crate) range: &'static str,
+    pub(crate) attention: AttentionJson,
     pub(crate) series: SeriesJson<'a>,
+    /// The cost of a request by the cheapest browser; none without a browser.
+    pub(crate) browser_request_cost: Option<f64>,
     /// All attempts in the log.
     pub(crate) all: StatsJson<'a>,
     pub(crate) fetchers: Vec<FetcherJson<'a>>,
@@ -42,6 +45,12 @@ pub(crate) struct SeriesJson<'a> {
     attempts: Vec<u64>,
     delivered: Vec<u64>,
     banned: Vec<u64>,
+    /// Attempts at pages that do not exist.
+    missing: Vec<u64>,
+    /// Attempts that count for or against their fetcher.
+    judged: Vec<u64>,
+    /// Fetches of a link, each with one or more requests.
+    visits: Vec<u64>,
     decided: Vec<u64>,
     learned: Vec<u64>,
     inferred: Vec<u64>,
@@ -71,6 +80,9 @@ impl<'a> SeriesJson<'a> {
             series.attempts.push(row.attempts);
             series.delivered.push(row.delivered);
             series.banned.push(row.banned);
+            series.missing.push(row.missing);
+            series.judged.push(row.judged);
+            series.visits.push(row.visits);
             series.decided.push(row.decided);
             series.learned.push(row.learned);
             series.inferred.push(row.inferred);
@@ -88,6 +100,60 @@ impl<'a> SeriesJson<'a> {
             fetchers.iter().enumerate().map(work).filter(|of| of.attempts.iter().any(|n| *n > 0)).collect();
         series
     }
+}
+
+/// Everything that an operator should look at first.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct AttentionJson {
+    /// The number of all items, including those that are not listed.
+    pub(crate) total: usize,
+    /// The most important first.
+    pub(crate) items: Vec<AttentionItem>,
+}
+
+/// Something that an operator should look at.
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum AttentionItem {
+    /// The log does not accept attempts, or has lost some.
+    Log { state: &'static str, reason: Option<String>, lost: u64, is_followed: bool },
+    /// A host that delivers much less than before, or next to nothing.
+    Failing {
+        host: String,
+        /// The attempts of the last ten minutes that count, and those that delivered.
+        judged: u64,
+        delivered: u64,
+        /// The share that delivered before; none if too few attempts are known.
+        usual_rate: Option<f64>,
+    },
+    /// A host that is paused.
+    Paused { host: String, until: String, times_paused: u8, cause: Option<PauseCause> },
+    /// A host that gets less than a request in ten seconds.
+    Slow { host: String, pace: Box<PaceJson> },
+}
+
+/// The attempt that made a host blocked.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PauseCause {
+    pub(crate) error_type: Option<String>,
+    pub(crate) http_status: Option<u16>,
+    pub(crate) fetcher: String,
+    pub(crate) at: String,
+}
+
+/// One domain, with its figures over time.
+#[derive(Debug, Serialize)]
+pub(crate) struct DomainBoardJson<'a> {
+    pub(crate) now: String,
+    pub(crate) domain: &'a str,
+    pub(crate) range: &'static str,
+    pub(crate) row: StatsJson<'a>,
+    /// Attempts in the last ten minutes.
+    pub(crate) recent: u64,
+    pub(crate) host: HostJson<'a>,
+    pub(crate) cause: Option<PauseCause>,
+    pub(crate) series: SeriesJson<'a>,
+    pub(crate) browser_request_cost: Option<f64>,
 }
 
 /// A row of the fetchers' table.
@@ -160,7 +226,7 @@ impl<'a> From<&'a Importance> for ImportanceJson<'a> {
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct LogJson {
     pub(crate) dir: String,
-    /// `good`, `degraded` or `closed`.
+    /// `good`, `degraded`, `closed`, or `followed` if another process writes it.
     pub(crate) state: &'static str,
     pub(crate) reason: Option<String>,
     pub(crate) segments: u64,

@@ -19,7 +19,10 @@ mod stats;
 mod verdict;
 
 pub use ban_rate::BanRateJson;
-pub(crate) use dashboard::{BoardJson, BusyJson, DomainJson, DomainsJson, FetcherJson, LogJson, SeriesJson};
+pub(crate) use dashboard::{
+    AttentionItem, AttentionJson, BoardJson, BusyJson, DomainBoardJson, DomainJson, DomainsJson, FetcherJson, LogJson,
+    PauseCause, SeriesJson,
+};
 pub use decision::{DecisionJson, Unavailable};
 pub use explanation::{ExplainInput, ExplanationJson, own_total, rule_text};
 pub use fleet::{FleetJson, SharedHostsJson};

@@ -151,7 +151,7 @@ pub(super) fn page(state: &State, query: &AttemptQuery, order: Order, limit: usi
     let mut attempts = Vec::with_capacity(limit.min(64));
     // One more tells whether there is another page.
     let most = limit.saturating_add(1);
-    let found = journal::attempts(state.journal().dir(), query, order, Some(most as u64), |seq, attempt| {
+    let found = journal::attempts(state.log_dir(), query, order, Some(most as u64), |seq, attempt| {
         attempts.push((seq, attempt));
         ControlFlow::Continue(())
     })?;

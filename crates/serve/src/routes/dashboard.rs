@@ -12,7 +12,7 @@ use axum::routing::get;
 use serde::Deserialize;
 use strum::VariantNames;
 
-use super::Shared;
+use super::{Shared, attention};
 use crate::assets;
 use crate::json::{
     BoardJson, BusyJson, DomainJson, DomainsJson, FetcherJson, LogJson, PaceJson, SeriesJson, StatsJson,
@@ -85,7 +85,11 @@ struct DashboardRequest {
     limit: usize,
 }
 
-fn named<T: std::str::FromStr + Default>(what: &'static str, name: Option<&str>, known: &[&str]) -> Result<T, Problem> {
+pub(super) fn named<T: std::str::FromStr + Default>(
+    what: &'static str,
+    name: Option<&str>,
+    known: &[&str],
+) -> Result<T, Problem> {
     match name.filter(|name| !name.is_empty()) {
         None => Ok(T::default()),
         Some(name) => name.parse().map_err(|_| wrong(UnknownName::new(what, name, known.iter().copied()).to_string())),
@@ -116,12 +120,18 @@ async fn dashboard(Get(state): Shared, Query(asked): Query<DashboardQuery>) -> R
     done.map_err(|_| Problem::internal("cannot compute the figures"))
 }
 
-fn board(state: &State, wanted: &DashboardRequest) -> Response {
-    let now = state.selector.now();
-    let cost = |name: &str| match state.selector.fetcher_id(name).and_then(|id| state.selector.fetcher(id)) {
+/// Returns the configured cost of a request by a fetcher, in plain requests.
+pub(super) fn request_cost(state: &State, name: &str) -> f64 {
+    match state.selector.fetcher_id(name).and_then(|id| state.selector.fetcher(id)) {
         Some(spec) => spec.cost,
         None => FetcherSpec::by_name(name).cost,
-    };
+    }
+}
+
+fn board(state: &State, wanted: &DashboardRequest) -> Response {
+    let now = state.selector.now();
+    let cost = |name: &str| request_cost(state, name);
+    let log = log(state);
     let complete = state.attempts.is_scanned();
     let all = state.attempts.stats(By::All);
     let fetchers = state.attempts.stats(By::Fetcher).rows();
@@ -129,7 +139,7 @@ fn board(state: &State, wanted: &DashboardRequest) -> Response {
     let (total, matching, domains) = domains(state, wanted, now);
     let (shown, names, busy) = state.attempts.with_series(|series| {
         let names: Vec<String> = series.fetchers().map(str::to_owned).collect();
-        (series.window(wanted.range, now), names, series.busy(BUSY, now))
+        (series.fitted_window(wanted.range, now), names, series.busy(BUSY, now))
     });
     let names: Vec<(String, f64)> = names.into_iter().map(|name| (name.clone(), cost(&name))).collect();
     let heuristics = state.dashboard.heuristics(|| state.attempts.with_series(|series| series.heuristics(HEURISTICS)));
@@ -144,6 +154,8 @@ fn board(state: &State, wanted: &DashboardRequest) -> Response {
         poll_ms: u64::try_from(POLL.as_millis()).unwrap_or(u64::MAX),
         complete,
         range: wanted.range.into(),
+        attention: attention::find(state, &log, now),
+        browser_request_cost: browser,
         series: SeriesJson::new(&shown, &names),
         all: StatsJson::new(
             "all",
@@ -174,7 +186,7 @@ fn board(state: &State, wanted: &DashboardRequest) -> Response {
             .map(|(host, recent)| BusyJson { host, recent: *recent, pace: pace(host).as_ref().map(PaceJson::from) })
             .collect(),
         heuristics: heuristics.iter().map(Into::into).collect(),
-        log: log(state),
+        log,
         fleet: state.fleet().and_then(|fleet| fleet.status()),
     })
 }
@@ -237,6 +249,19 @@ fn domains(state: &State, wanted: &DashboardRequest, now: Timestamp) -> (usize, 
 }
 
 fn log(state: &State) -> LogJson {
+    let files = state.dashboard.files(state.log_dir());
+    if let Some(followed) = &state.followed {
+        let reason = followed.error();
+        return LogJson {
+            dir: state.log_dir().display().to_string(),
+            state: if reason.is_none() { "followed" } else { "degraded" },
+            reason,
+            segments: files.segments,
+            bytes: files.bytes,
+            compacted_at: files.compacted_at.map(rfc3339::format),
+            ..LogJson::default()
+        };
+    }
     let journal = state.journal();
     let (name, reason) = match journal.health() {
         Health::Good => ("good", None),
@@ -244,7 +269,6 @@ fn log(state: &State) -> LogJson {
         _ => ("closed", None),
     };
     let metrics = journal.metrics();
-    let files = state.dashboard.files(journal.dir());
     LogJson {
         dir: journal.dir().display().to_string(),
         state: name,

@@ -18,9 +18,11 @@ use super::state::State;
 use crate::metrics::fleet::FleetMetrics;
 
 mod attempts;
+mod attention;
 mod classify;
 mod dashboard;
 mod decision_context;
+mod domain_board;
 mod explain;
 mod forget;
 pub(crate) mod health;
@@ -61,6 +63,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(mode::routes())
         .merge(openapi::routes())
         .merge(dashboard::routes())
+        .merge(domain_board::routes())
         .merge(rollout::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
@@ -78,7 +81,13 @@ async fn reads_only(Get(state): Shared, request: Request, next: Next) -> Result<
     if is_read || !state.options.read_only {
         return Ok(next.run(request).await);
     }
-    let words = "this server only shows a running crawl: stop the crawl and run `fetchwise serve` to change something";
+    let words = match state.followed {
+        Some(_) => {
+            "this server only follows a log that another process writes: change something there, or end that process and \
+             run `fetchwise serve`"
+        }
+        None => "this server only shows a running crawl: stop the crawl and run `fetchwise serve` to change something",
+    };
     Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "read_only", words))
 }
 

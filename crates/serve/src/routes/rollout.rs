@@ -31,7 +31,7 @@ async fn arms(Get(state): Shared) -> Result<Response, Problem> {
     let reading = Arc::clone(&state);
     let read = move || {
         let costs = rollout::costs_of(&reading.selector);
-        rollout::read(reading.journal().dir(), None, costs, None).map(|found| serde_json::to_vec(&found))
+        rollout::read(reading.log_dir(), None, costs, None).map(|found| serde_json::to_vec(&found))
     };
     match tokio::task::spawn_blocking(read).await {
         Ok(Ok(Ok(found))) => {

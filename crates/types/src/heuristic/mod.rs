@@ -91,35 +91,42 @@ impl Heuristic {
     }
 }
 
+/// Returns whether a type is that of a response, so that its heuristics are known only after the request, or a mark that
+/// fetchwise sets on recorded attempts. All others are known before the request: those of the URL, those of a caller, and
+/// what the host has shown earlier.
+///
+/// ```
+/// use fetchwise_types::heuristic::is_of_response;
+/// assert!(is_of_response("status_404") && is_of_response("empty_body"));
+/// assert!(!is_of_response("domain") && !is_of_response("host_showed"));
+/// ```
+pub fn is_of_response(kind: &str) -> bool {
+    const TYPES: [&str; 17] = [
+        "server",
+        "content_type",
+        "has_captcha",
+        "has_spa",
+        "has_paywall",
+        "has_login_wall",
+        "soft_404",
+        "is_queued",
+        "network_block",
+        "empty_body",
+        "high_script_ratio",
+        "spa_framework",
+        SHORT_PAGE,
+        HOST_SHOWS,
+        SAME_PAGE_AGAIN,
+        REDIRECTED_BY,
+        SITE_SATURATED,
+    ];
+    TYPES.contains(&kind) || ["status_", "server_", "waf_", "block_"].iter().any(|start| kind.starts_with(start))
+}
+
 /// The longest type of a caller's heuristic, in bytes.
 const MAX_KIND_BYTES: usize = 64;
 /// The longest value, in bytes.
 const MAX_VALUE_BYTES: usize = 256;
-
-/// Returns whether only a response tells a heuristic of type `kind`: its status, its server, what its page shows, or
-/// what it led to. All others are known before the request, those of custom response extractors aside, which can have
-/// any name.
-pub fn is_of_response(kind: &str) -> bool {
-    const PREFIXES: [&str; 4] = ["status_", "server_", "waf_", "block_"];
-    matches!(
-        kind,
-        "content_type"
-            | "spa_framework"
-            | "has_captcha"
-            | "has_spa"
-            | "has_paywall"
-            | "has_login_wall"
-            | "soft_404"
-            | "is_queued"
-            | "network_block"
-            | "empty_body"
-            | "high_script_ratio"
-            | SHORT_PAGE
-            | HOST_SHOWS
-            | SAME_PAGE_AGAIN
-            | REDIRECTED_BY
-    ) || PREFIXES.iter().any(|prefix| kind.starts_with(prefix))
-}
 
 /// A heuristic that callers cannot set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -65,6 +65,7 @@ impl PendingDashboard {
                     tokens: self.tokens,
                     options,
                     guard: Some(Arc::clone(guard)),
+                    followed: None,
                 };
                 let made = Server::observed(parts, |sink| Box::new(run_log.counting(sink)))?;
                 let selector = Arc::clone(made.handle().selector());

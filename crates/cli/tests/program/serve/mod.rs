@@ -9,6 +9,7 @@ mod full_disk;
 mod hostile;
 mod loading;
 mod maintenance;
+mod read_only;
 mod reload;
 mod rollout;
 mod server;

@@ -173,6 +173,9 @@ impl Chrome {
             "ArrowLeft" => (37, None),
             "ArrowRight" => (39, None),
             " " => (32, Some(" ")),
+            "/" => (191, Some("/")),
+            "?" => (191, Some("?")),
+            "e" => (69, Some("e")),
             other => panic!("{other} is not on this keyboard"),
         };
         let mut down = json!({"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code});
@@ -182,6 +185,11 @@ impl Chrome {
         self.call("Input.dispatchKeyEvent", down);
         let up = json!({"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": code});
         self.call("Input.dispatchKeyEvent", up);
+    }
+
+    /// Moves the pointer.
+    pub(crate) fn point(&mut self, x: f64, y: f64) {
+        self.call("Input.dispatchMouseEvent", json!({"type": "mouseMoved", "x": x, "y": y}));
     }
 
     /// Types text at the focus.

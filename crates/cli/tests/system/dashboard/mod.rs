@@ -236,18 +236,229 @@ fn it_shows_the_log_and_follows_new_records() {
     chrome.until("document.querySelector('#tiles').textContent.includes('407 requests')");
     assert_eq!(row(&mut chrome, "domains", "harbour.example")[2], "7");
     chrome.until("document.querySelector('#busy').textContent.includes('harbour.example')");
-    // A click on a domain explains its front page.
-    chrome.eval("document.querySelector('[data-key=\"explain bank.example\"]').click()");
-    chrome.until("document.querySelectorAll('.gates li').length === 6");
-    assert_eq!(chrome.eval("document.querySelector('#explain-url').value"), json!("https://bank.example/"));
-    let chosen = server.get("/v1/explain?url=https%3A%2F%2Fbank.example%2F")["fetcher"].clone();
-    let verdict = chrome.eval("document.querySelector('#verdict').textContent");
-    assert!(verdict.as_str().unwrap().starts_with(chosen.as_str().unwrap()), "{verdict} {chosen}");
     kept_to_itself(&mut chrome, &server);
     // The server ends: the page reports it, and recovers when the server is back.
     server.kill();
     chrome.until("document.querySelector('#status').textContent.startsWith('Connection lost')");
     chrome.until("document.querySelector('#dot').classList.contains('off')");
+}
+
+/// Returns the text of an element.
+fn text(chrome: &mut Chrome, selector: &str) -> String {
+    let text = chrome.eval(&format!("document.querySelector({}).textContent", json!(selector)));
+    text.as_str().unwrap().to_owned()
+}
+
+#[test]
+fn what_needs_attention_comes_first_with_its_reason() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    // Before: a host that delivers. Now: it refuses, another one does not respond, and a third is fine.
+    let of = |host: &str, many: usize, ago: i64, error| -> Vec<Value> {
+        (0..many).map(|n| attempt(host, n, "direct_access", ago, error)).collect()
+    };
+    let before = [of("ferry.example", 40, 7_200_000, None), of("library.example", 40, 7_200_000, None)].concat();
+    let (server, mut chrome) = open(&data, &before, 1400);
+    chrome.until("document.querySelector('#attention-title').textContent === 'Nothing needs attention'");
+    assert_eq!(server.get("/v1/dashboard")["attention"], json!({"total": 0, "items": []}));
+    let now = [
+        of("ferry.example", 15, 1_000, Some("wrong_tool")),
+        of("library.example", 15, 1_000, None),
+        of("barracks.example", 6, 0, Some("blocked_403")),
+    ];
+    server.record(&now.concat());
+    chrome.until("document.querySelectorAll('#alerts li').length === 2");
+    assert_eq!(text(&mut chrome, "#attention-title"), "Needs attention (2)");
+    let [failing, paused] = [1, 2].map(|n| text(&mut chrome, &format!("#alerts li:nth-child({n})")));
+    assert!(
+        failing.starts_with("Failingferry.example delivers 0 of its last 15 requests (0 %, usually 100 %)"),
+        "{failing}"
+    );
+    assert!(paused.starts_with("Pausedbarracks.example is paused for ") && paused.contains(", until "), "{paused}");
+    assert!(paused.contains(": blocked_403 by direct_access at "), "{paused}");
+    // It is above the figures, and on the first screen with what a browser would have cost.
+    let places = chrome.eval("['#attention', '#tiles', '#otherwise-card'].map(id => document.querySelector(id).getBoundingClientRect().bottom)");
+    let places: Vec<f64> = places.as_array().unwrap().iter().map(|place| place.as_f64().unwrap()).collect();
+    assert!(places.is_sorted() && places[2] < 900.0, "{places:?}");
+    let board = server.get("/v1/dashboard");
+    let sum =
+        |field: &str| -> f64 { board["series"][field].as_array().unwrap().iter().map(|n| n.as_f64().unwrap()).sum() };
+    let browser = sum("visits") * board["browser_request_cost"].as_f64().unwrap();
+    let cost = text(&mut chrome, "#otherwise");
+    assert!(cost.contains(&format!("{:.1} %saved", 100.0 * (1.0 - sum("cost") / browser))), "{cost}");
+    assert!(cost.contains(&format!("fetchwise{:.0} plain requests", sum("cost"))), "{cost}");
+    // A slow host, with the reason in words.
+    let slow = json!({"kind": "slow", "host": "slow.example", "pace": {
+        "rate": 0.036, "crawl_delay_s": null, "fixed": false, "lowered_reason": "503", "limit": 0.2, "lowered_at": "2026-03-01T12:00:00Z"
+    }});
+    let said = chrome.eval(&format!(
+        "import('/assets/attention.js').then(part => {{ part.show({{total: 1, items: [{slow}]}}, Date.now(), (host) => host); return document.querySelector('#alerts').textContent; }})"
+    ));
+    let said = said.as_str().unwrap();
+    assert!(
+        said.starts_with("Slowslow.example gets 2.2/min: lowered at ")
+            && said.ends_with(" after 503, limit met at 12/min."),
+        "{said}"
+    );
+    kept_to_itself(&mut chrome, &server);
+}
+
+#[test]
+fn a_domain_opens_with_its_attempts_and_the_address_keeps_the_state() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    let (server, mut chrome) = open(&data, &crawl(), 1400);
+    chrome.eval("document.querySelector('#range input[value=week]').click()");
+    chrome.until("location.search === '?range=week'");
+    chrome.until("document.querySelector('#tiles').textContent.includes('400 requests')");
+    chrome.eval("document.querySelector('#domains [data-key=\"open bank.example\"]').click()");
+    chrome.until("document.querySelectorAll('#domain-attempts tbody tr').length === 20");
+    assert_eq!(chrome.eval("location.search"), json!("?range=week&domain=bank.example"));
+    assert_eq!(
+        chrome.eval("[document.title, document.activeElement.id, document.querySelector('#now').offsetParent]"),
+        json!(["bank.example \u{b7} fetchwise", "domain-title", null])
+    );
+    let page = server.get("/v1/attempts?domain=bank.example&limit=20");
+    let newest = &page["attempts"][0];
+    let cells =
+        chrome.eval("[...document.querySelector('#domain-attempts tbody tr').children].map(cell => cell.textContent)");
+    assert_eq!(
+        (&cells[1], &cells[3], &cells[5]),
+        (&json!(newest["error_type"].as_str().unwrap_or("content")), &newest["fetcher"], &newest["url"])
+    );
+    let facts = text(&mut chrome, "#domain-facts");
+    let row = &stats(&data, Some("domain"))["bank.example"];
+    assert!(facts.contains(&format!("{} requests, ", row["attempts"])), "{facts}");
+    assert!(facts.contains(row["fetcher"].as_str().unwrap()), "{facts}");
+    // The outcomes over time, with all of its attempts.
+    let outcomes = chrome.eval("document.querySelector('#domain-charts [role=img]').getAttribute('aria-label')");
+    assert!(
+        outcomes.as_str().unwrap().contains(&format!("Delivered {}, Blocked {}", row["delivered"], row["banned"])),
+        "{outcomes}"
+    );
+    chrome.until("document.querySelectorAll('#domain-charts canvas').length === 4");
+    // The explanation of its newest URL, and the links at risk.
+    chrome.until("document.querySelectorAll('#domain-explained .gates li').length === 6");
+    assert_eq!(json!(text(&mut chrome, "#domain-explained .address")), newest["url"]);
+    let at_risk = server.get("/v1/links?domain=bank.example").as_array().unwrap().len();
+    assert_eq!(chrome.eval("document.querySelectorAll('#domain-links tbody tr').length"), json!(at_risk.min(15)));
+    // The outcome filter, and more attempts.
+    chrome.eval("(() => { const s = document.querySelector('#domain-attempts select'); s.value = 'blocked'; s.dispatchEvent(new Event('change')); })()");
+    chrome.until("[...document.querySelectorAll('#domain-attempts tbody tr')].every(tr => tr.children[1].textContent === 'blocked_captcha')");
+    chrome.eval("(() => { const s = document.querySelector('#domain-attempts select'); s.value = ''; s.dispatchEvent(new Event('change')); })()");
+    chrome.until("document.querySelectorAll('#domain-attempts tbody tr').length === 20");
+    chrome.eval("document.querySelector('#domain-attempts .more:not([hidden])').click()");
+    chrome.until("document.querySelectorAll('#domain-attempts tbody tr').length === 100");
+    // Back goes through what was shown.
+    chrome.eval("history.back()");
+    chrome.until("location.search === '?range=week' && document.querySelector('#domain').offsetParent === null");
+    assert_eq!(chrome.eval("document.querySelector('#now').contains(document.querySelector('#range'))"), json!(true));
+    chrome.eval("history.back()");
+    chrome.until("location.search === '' && document.querySelector('#range input:checked').value === 'hour'");
+    // An explained URL is in the address, and Back empties the form.
+    chrome.eval("document.querySelector('#explain-url').value = 'https://library.example/news/1?a=b&c=d'");
+    chrome.eval("document.querySelector('#explain-form').requestSubmit()");
+    chrome.until("document.querySelector('#verdict')");
+    let sent = chrome.eval("location.href");
+    chrome.eval("history.back()");
+    chrome.until("document.querySelector('#explain-url').value === '' && !document.querySelector('#verdict')");
+    // Another person opens the links.
+    chrome.open(sent.as_str().unwrap());
+    chrome.until("document.querySelector('#verdict')");
+    assert_eq!(
+        chrome.eval("document.querySelector('#explain-url').value"),
+        json!("https://library.example/news/1?a=b&c=d")
+    );
+    chrome.open(&format!("{}/?domain=ferry.example&range=day", server.url));
+    chrome.until("document.querySelectorAll('#domain-attempts tbody tr').length === 20");
+    assert_eq!(chrome.eval("document.querySelector('#range input:checked').value"), json!("day"));
+    kept_to_itself(&mut chrome, &server);
+    // A domain that no attempt has.
+    chrome.open(&format!("{}/?domain=%20&range=year", server.url));
+    chrome.until("document.querySelector('#domain-error')?.textContent.includes('invalid domain')");
+    chrome.key("Escape");
+    chrome.until("location.search === '' && document.querySelector('#now').offsetParent !== null");
+}
+
+#[test]
+fn charts_join_periods_with_few_requests_and_say_when_and_what() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    // Five minutes ago, so that an hour begins there.
+    let attempts: Vec<Value> =
+        (0..30).map(|n| attempt("library.example", n, "direct_access", 300_000 - n as i64 * 10_000, None)).collect();
+    let (server, mut chrome) = open(&data, &attempts, 1400);
+    chrome.until("document.querySelector('#tiles').textContent.includes('30 requests')");
+    let series = server.get("/v1/dashboard")["series"].clone();
+    let steps = series["attempts"].as_array().unwrap().len();
+    assert_eq!((series["step_s"].as_u64(), (30..=33).contains(&steps)), (Some(10), true), "{steps}");
+    let widened = "import('/assets/chart.js').then(chart => [
+        [3, 1, 1, 9, 2, 0, 1], [2, 0, 0, 0, 0, 2], [0, 7], [1, 1], []
+    ].map(counts => chart.widen(counts).map(of => [of.from, of.to, of.thin])))";
+    let want =
+        json!([[[0, 3, false], [3, 7, false]], [[0, 1, true], [5, 6, true]], [[1, 2, false]], [[0, 2, true]], []]);
+    assert_eq!(chrome.eval(widened), want);
+    let rates = "import('/assets/text.js').then(text => [10000, 25, 2.5, 0.036, 0.005, null].map(text.rate))";
+    assert_eq!(chrome.eval(rates), json!(["no limit", "25/s", "2.5/s", "2.2/min", "18/h", "\u{2013}"]));
+    // Each axis has a unit, and the legend says of which time its figures are.
+    let units = chrome.eval("[...document.querySelectorAll('#charts .axes')].map(axes => axes.textContent)");
+    let units: Vec<&str> = units.as_array().unwrap().iter().map(|unit| unit.as_str().unwrap()).collect();
+    assert!(units.len() == 6 && units.iter().all(|unit| unit.contains("local time")), "{units:?}");
+    assert!(units[0].contains("plain requests per page") && units[4].contains("requests per 10 s"), "{units:?}");
+    let whole = text(&mut chrome, "#charts .when");
+    let at = chrome.eval("(() => { const plot = document.querySelector('#charts .u-over'); plot.scrollIntoView({block: 'center', behavior: 'instant'}); const r = plot.getBoundingClientRect(); return [r.left + r.width / 2, r.top + r.height / 2]; })()");
+    chrome.point(at[0].as_f64().unwrap(), at[1].as_f64().unwrap());
+    chrome.until("[...document.querySelectorAll('#charts .when')].every(when => when.classList.contains('at'))");
+    let point = text(&mut chrome, "#charts .when");
+    let is_time = |text: &str| text.len() == 8 && text.bytes().filter(|byte| *byte == b':').count() == 2;
+    for said in [&whole, &point] {
+        let (from, to) = said.split_once(" to ").unwrap();
+        assert!(is_time(from) && is_time(to) || said.contains(','), "{said}");
+    }
+    assert_ne!(whole, point);
+}
+
+#[test]
+fn heuristics_that_only_the_response_shows_are_behind_a_switch() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    let mut attempts = crawl();
+    for of in &mut attempts {
+        let status = if of["success"] == json!(true) { "status_200" } else { "status_403" };
+        let host = of["url"].as_str().unwrap().split('/').nth(2).unwrap().to_owned();
+        of["heuristics"] = json!([{"type": "domain", "value": host}, {"type": status, "value": "true"}]);
+    }
+    let (server, mut chrome) = open(&data, &attempts, 1400);
+    let kinds = "[...new Set([...document.querySelectorAll('#heuristic-table tbody .kind')].map(kind => kind.textContent))].sort()";
+    chrome.until("document.querySelector('#heuristic-table tbody .kind')");
+    assert_eq!(chrome.eval(kinds), json!(["domain", "host_showed"]));
+    chrome.eval("document.querySelector('#heuristic-table input[type=checkbox]').click()");
+    assert_eq!(chrome.eval(kinds), json!(["domain", "host_showed", "site_saturated", "status_200", "status_403"]));
+    kept_to_itself(&mut chrome, &server);
+}
+
+#[test]
+fn keys_search_domains_and_list_themselves() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    let (server, mut chrome) = open(&data, &crawl(), 1400);
+    chrome.until("document.querySelector('#domains tbody tr')");
+    chrome.key("/");
+    chrome.until("document.activeElement.id === 'search-domains'");
+    chrome.key("?");
+    assert_eq!(
+        chrome.eval("document.querySelector('#keys-dialog').open"),
+        json!(false),
+        "in a field it is a character"
+    );
+    chrome.eval("document.activeElement.blur()");
+    chrome.key("?");
+    chrome.until("document.querySelector('#keys-dialog').open");
+    chrome.key("Escape");
+    chrome.until("!document.querySelector('#keys-dialog').open");
+    chrome.key("e");
+    chrome.until("document.activeElement.id === 'explain-url' && document.activeElement.value === ''");
+    kept_to_itself(&mut chrome, &server);
 }
 
 #[test]
@@ -265,11 +476,21 @@ fn malicious_names_are_shown_as_text() {
     for table in ["domains", "fetcher-table", "busy"] {
         assert!(!row(&mut chrome, table, SHOWN).is_empty(), "{table}");
     }
-    let text = chrome.eval("document.body.innerText");
-    let text = text.as_str().unwrap();
-    assert!(text.contains(&format!("title {SHOWN}")), "{text}");
-    assert!(!text.contains('\u{202e}') && !text.contains('\u{200b}'));
+    let body = chrome.eval("document.body.innerText");
+    let body = body.as_str().unwrap();
+    assert!(body.contains(&format!("title {SHOWN}")), "{body}");
+    assert!(!body.contains('\u{202e}') && !body.contains('\u{200b}'));
     assert_eq!(chrome.eval("document.querySelectorAll('img, iframe, object, embed, [onerror]').length"), json!(0));
+    // As a domain, too.
+    let link = "[...document.querySelectorAll('#domains a.host')].find(link => link.textContent === NAME).click()";
+    chrome.eval(&link.replace("NAME", &json!(SHOWN).to_string()));
+    chrome.until("document.querySelector('#domain-attempts tbody tr')");
+    assert_eq!(text(&mut chrome, "#domain-title"), SHOWN);
+    let shown = chrome.eval("document.querySelector('#domain').innerText + document.title");
+    assert!(!shown.as_str().unwrap().contains('\u{202e}'), "{shown}");
+    assert_eq!(chrome.eval("document.querySelectorAll('img, iframe, object, embed, [onerror]').length"), json!(0));
+    chrome.eval("history.back()");
+    chrome.until("document.querySelector('#now').offsetParent !== null");
     let url = format!("https://trap.example/{HOSTILE}?q=<script>alert(2)</script>");
     chrome.eval(&format!("document.querySelector('#explain-url').value = {}", json!(url)));
     chrome.eval("document.querySelector('#explain-form').requestSubmit()");
@@ -410,7 +631,7 @@ fn a_screen_reader_finds_landmarks_headings_and_names() {
     let scrolls = "[...document.querySelectorAll('.scroll')].every(s => s.tabIndex === 0 && s.getAttribute('role') === 'group' && s.ariaLabel)";
     assert_eq!(chrome.eval(scrolls), json!(true));
     // Each chart has a table.
-    assert_eq!(chrome.eval("[...document.querySelectorAll('.chart')].every(c => c.querySelector('[role=img]').getAttribute('aria-label').length > 20 && c.querySelector('table'))"), json!(true));
+    assert_eq!(chrome.eval("[...document.querySelectorAll('#charts .chart')].every(c => c.querySelector('[role=img]').getAttribute('aria-label').length > 20 && c.querySelector('table'))"), json!(true));
 }
 
 /// Returns the lowest contrast of any text on the page with its background, and where that is.
@@ -479,6 +700,12 @@ fn it_is_readable_light_and_dark_and_fits_a_narrow_screen() {
             assert!(right.as_u64().unwrap() <= u64::from(width), "{right} on a screen of {width}");
         }
     }
+    // On a narrow screen a domain is two lines.
+    chrome.size(400, 740);
+    chrome.until("innerWidth === 400");
+    let rows = chrome.eval("[...document.querySelectorAll('#domains tbody tr')].map(tr => [Math.round(tr.getBoundingClientRect().height), new Set([...tr.children].filter(cell => cell.offsetParent).map(cell => Math.round(cell.getBoundingClientRect().bottom / 8))).size])");
+    let rows = rows.as_array().unwrap();
+    assert!(!rows.is_empty() && rows.iter().all(|row| row[0].as_u64().unwrap() < 64 && row[1] == json!(2)), "{rows:?}");
     assert!(chrome.picture().starts_with(b"\x89PNG"));
 }
 

@@ -35,11 +35,10 @@ fn pictures_of_the_docs() {
         }
     };
     let server = Server::start(&data, None);
-    let mut chrome = Chrome::start(1400, 1010);
+    let mut chrome = Chrome::start(1440, 1010);
     chrome.prefers("light", true);
     chrome.open(&format!("{}/", server.url));
     chrome.until("document.querySelector('#status')?.textContent === 'Live'");
-    chrome.eval("document.querySelector('#range input[value=\"15m\"]').click()");
     chrome.until("document.querySelector('#domains tbody tr')");
     chrome.eval("document.fonts.ready.then(() => 0)");
     take(&mut chrome, "dashboard-light.png");
@@ -52,15 +51,27 @@ fn pictures_of_the_docs() {
     chrome.eval("document.querySelector('#explain').scrollIntoView()");
     take(&mut chrome, "dashboard-explain.png");
 
-    chrome.size(1400, 1240);
     chrome.prefers("dark", true);
     chrome.until("matchMedia('(prefers-color-scheme: dark)').matches");
     chrome.eval("document.querySelector('#hosts').scrollIntoView()");
     take(&mut chrome, "dashboard-dark.png");
 
-    chrome.size(360, 1240);
     chrome.prefers("light", true);
-    chrome.until("innerWidth === 360 && document.documentElement.scrollWidth === 360");
+    chrome.open(&format!("{}/?domain=127.0.0.3", server.url));
+    chrome.until("document.querySelectorAll('#domain-explained .gates li').length === 6");
+    chrome.eval("document.activeElement.blur()");
+    take(&mut chrome, "dashboard-domain.png");
+
+    // The same on a telephone: the beginning, and the domains.
+    chrome.open(&format!("{}/", server.url));
+    chrome.until("document.querySelector('#status')?.textContent === 'Live'");
+    chrome.size(400, 1010);
+    chrome.until("innerWidth === 400 && document.documentElement.scrollWidth === 400");
+    chrome.until("document.querySelector('#domains tbody tr')");
     chrome.eval("scrollTo(0, 0)");
     take(&mut chrome, "dashboard-narrow.png");
+    chrome.prefers("dark", true);
+    chrome.until("matchMedia('(prefers-color-scheme: dark)').matches");
+    chrome.eval("document.querySelector('#sites').scrollIntoView()");
+    take(&mut chrome, "dashboard-narrow-dark.png");
 }

@@ -1,0 +1,80 @@
+//! `GET /v1/dashboard/domain`: the figures of one domain over time, its pause and its pace.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Query, State as Get};
+use axum::response::Response;
+use axum::routing::get;
+use serde::Deserialize;
+use strum::VariantNames;
+
+use super::Shared;
+use super::attempts::{known_domain, unreadable};
+use super::attention::cause_of;
+use super::dashboard::{named, request_cost};
+use crate::json::{DomainBoardJson, HostJson, SeriesJson, StatsJson};
+use crate::json_response;
+use crate::problem::Problem;
+use crate::state::State;
+use crate::time_series::{Range, Series};
+use fetchwise::journal::{self, AttemptQuery, JournalError, Order};
+use fetchwise::rfc3339;
+use fetchwise::time::Timestamp;
+
+pub(super) fn routes() -> Router<Arc<State>> {
+    Router::new().route("/v1/dashboard/domain", get(domain))
+}
+
+#[derive(Deserialize)]
+struct DomainQuery {
+    domain: Option<String>,
+    range: Option<String>,
+}
+
+async fn domain(Get(state): Shared, Query(asked): Query<DomainQuery>) -> Result<Response, Problem> {
+    let range: Range = named("range", asked.range.as_deref(), Range::VARIANTS)?;
+    let domain = asked.domain.ok_or_else(|| Problem::bad_request("missing `domain`: add it to the query"))?;
+    let domain = known_domain(&state, &domain)?;
+    // What was reported before this request is in the response. If the log fails, `readyz` reports it.
+    let _ = state.journal().settled().await;
+    state.run_blocking(move |state| board(state, &domain, range).map_err(unreadable)).await?
+}
+
+fn board(state: &State, domain: &str, range: Range) -> Result<Response, JournalError> {
+    let now = state.selector.now();
+    let series = series(state, domain, range, now)?;
+    let names: Vec<(String, f64)> =
+        series.fetchers().map(|name| (name.to_owned(), request_cost(state, name))).collect();
+    let (row, fetcher, recent, browser) = state.attempts.with_domains(|stats, series| {
+        let fetcher = stats.last_fetcher(domain).map(str::to_owned);
+        (stats.row(domain).copied().unwrap_or_default(), fetcher, series.recent(domain, now), stats.browser_cost())
+    });
+    let paused = state.selector.paused_hosts(now).into_iter().find(|of| of.domain == domain);
+    let pace = state.selector.pace().and_then(|pace| pace.explain(domain, now));
+    Ok(json_response::json(&DomainBoardJson {
+        now: rfc3339::format(now),
+        domain,
+        range: range.into(),
+        row: StatsJson::new(domain, &row, browser, fetcher.as_deref()),
+        recent,
+        host: HostJson::new(domain, paused.as_ref(), pace.as_ref(), now),
+        cause: cause_of(state, domain, now),
+        series: SeriesJson::new(&series.fitted_window(range, now), &names),
+        browser_request_cost: browser,
+    }))
+}
+
+/// Reads the attempts of a domain from the log.
+fn series(state: &State, domain: &str, range: Range, now: Timestamp) -> Result<Series, JournalError> {
+    let mut query = AttemptQuery::default();
+    query.domain = Some(domain.to_owned());
+    query.since = Some(Timestamp::from_millis(now.as_millis().saturating_sub(range.length_ms())));
+    let mut series = Series::default();
+    journal::attempts(state.log_dir(), &query, Order::NewestFirst, None, |_, attempt| {
+        series.observe(&attempt, now);
+        ControlFlow::Continue(())
+    })?;
+    Ok(series)
+}
