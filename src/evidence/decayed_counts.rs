@@ -294,14 +294,15 @@ impl DecayedCounts {
         at.as_millis().div_euclid(1000) < i64::from(newest_s.saturating_sub(LATE_S))
     }
 
-    /// Adds one attempt; `recent` says whether to update the recent pair as well.
-    pub(crate) fn add(&self, decay: &Decay, up: f64, what: &Increment, recent: bool, writers: Writers) {
+    /// Adds one attempt; `recent` says whether to update the recent pair as well. Returns the undecayed total before and
+    /// after.
+    pub(crate) fn add(&self, decay: &Decay, up: f64, what: &Increment, recent: bool, writers: Writers) -> (f64, f64) {
         let weight = up * what.weight;
         let add = |to: &AtomicU64, weight: f64, order| {
-            writers.change(to, order, |bits| (f64::from_bits(bits) + weight).to_bits());
+            f64::from_bits(writers.change(to, order, |bits| (f64::from_bits(bits) + weight).to_bits()))
         };
         // The total goes first. Release on the others pairs with Acquire in `read`, which loads the total last.
-        add(&self.total, weight, Ordering::Relaxed);
+        let before = add(&self.total, weight, Ordering::Relaxed);
         if what.success {
             add(&self.success, weight, Ordering::Release);
         }
@@ -316,6 +317,7 @@ impl DecayedCounts {
         if recent {
             self.add_recent(decay, up, what, writers);
         }
+        (before, before + weight)
     }
 
     /// Adds to the recent pair and the alert pair, then scales each to at most 64 attempts as of the newest time seen.

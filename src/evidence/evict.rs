@@ -82,6 +82,8 @@ impl Evidence {
             for (_, _, key) in &weights[..surplus] {
                 self.entries.remove(key, &guard);
             }
+            // Suffixes and depths may be among them.
+            self.shared_version.change();
             #[cfg(feature = "journal")]
             self.prune_low_priority();
             // Relaxed: a statistic.

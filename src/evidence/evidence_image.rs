@@ -192,7 +192,7 @@ impl Evidence {
 
     /// Returns empty evidence on the same scale.
     pub(crate) fn empty_like(&self) -> Self {
-        Self::new(self.decay(), None, self.suffixes.clone())
+        Self::new(self.decay(), None, self.suffixes.clone(), false)
     }
 
     /// Adds other evidence of the same scale and registry.
@@ -213,6 +213,7 @@ impl Evidence {
         for (key, from) in other.entries.iter(&other_guard) {
             add(self.entry_or_new(Key(*key), self.decay().landmark(), &guard), from);
         }
+        self.shared_version.change();
     }
 
     /// Adds an image, with its weights converted to this evidence's scale. If half-lives differ, each weight is the one
@@ -281,6 +282,7 @@ impl Evidence {
                 });
             }
         });
+        self.shared_version.change();
     }
 
     fn absorb_part(

@@ -36,6 +36,7 @@ pub(crate) use prehashed::PrehashedHasher;
 #[cfg(feature = "journal")]
 #[doc(hidden)]
 pub use remote::{EvidenceSnapshot, FetcherTotals, RemoteAttempt};
+use shared_version::SharedVersion;
 pub(crate) use signal_attribution::ShownSignals;
 
 pub mod decay;
@@ -59,6 +60,7 @@ mod prehashed;
 #[cfg(feature = "journal")]
 mod remote;
 mod retract;
+mod shared_version;
 mod signal_attribution;
 mod site_quota;
 
@@ -159,6 +161,7 @@ pub(crate) struct Evidence {
     flags: [SharedEntry; 4],
     hints: [SharedEntry; 4],
     depths: [SharedEntry; DEPTHS],
+    shared_version: SharedVersion,
     signals: HostSignals,
     key_limit: evict::KeyLimit,
     suffixes: FileSuffixes,
@@ -187,8 +190,9 @@ pub const fn layout() -> Layout {
 pub(crate) type Guard<'e> = papaya::LocalGuard<'e>;
 
 impl Evidence {
-    /// Returns empty evidence. With `max_keys`, the least attempted keys are evicted beyond that number.
-    pub(crate) fn new(decay: decay::Decay, max_keys: Option<usize>, suffixes: FileSuffixes) -> Self {
+    /// Returns empty evidence. With `max_keys`, the least attempted keys are evicted beyond that number. With `is_exact`,
+    /// the version of the shared evidence changes with every change.
+    pub(crate) fn new(decay: decay::Decay, max_keys: Option<usize>, suffixes: FileSuffixes, is_exact: bool) -> Self {
         let entries = HashMap::builder()
             .hasher(BuildHasherDefault::default())
             // Incremental resizing makes each read check two tables while it lasts, which was measured to be ten times
@@ -203,6 +207,7 @@ impl Evidence {
             flags: Default::default(),
             hints: Default::default(),
             depths: Default::default(),
+            shared_version: SharedVersion::new(is_exact),
             signals: HostSignals::new(),
             key_limit: evict::KeyLimit::new(max_keys),
             suffixes,
@@ -222,6 +227,7 @@ impl Evidence {
     pub(crate) fn move_landmark_near(&self, present: Timestamp) {
         if !self.decay().is_near(present) && self.entries.is_empty() && self.global.weight() == 0.0 {
             self.landmark_ms.store(self.scale.landmark_before(present), Ordering::Relaxed);
+            self.shared_version.change();
         }
     }
 
@@ -252,6 +258,13 @@ impl Evidence {
         let entry = self.entries.get_or_insert_with(key.0, Entry::default, guard);
         self.make_room(key, at);
         entry
+    }
+
+    /// Returns the version of the evidence that all hosts share: flags, depths, suffixes, hints and the evidence of all
+    /// attempts, but not user-defined types. Read it before that evidence.
+    #[inline]
+    pub(crate) fn shared_version(&self) -> u64 {
+        self.shared_version.get()
     }
 
     pub(crate) fn global(&self) -> &Entry {
@@ -331,7 +344,7 @@ impl Evidence {
                 if role == CellRole::Domain && carried.had_signals() && !is_late {
                     observation = carried.observation(cell, &change);
                 }
-                cell.add(&decay, change.up, &change.what, role.is_recent() && !is_late, writers);
+                let (before, after) = cell.add(&decay, change.up, &change.what, role.is_recent() && !is_late, writers);
                 if role == CellRole::Domain {
                     if let Some(day) = Day::of(at, is_banned) {
                         entry.days.add(day);
@@ -342,12 +355,14 @@ impl Evidence {
                         entry.update_breaker(change.fetcher, at, is_banned);
                     }
                 }
+                shared.shared_version.is_crossed(before, after)
             },
         );
         if let Some(credit) = Self::credited(attempt, registry, &change) {
             self.each_cell_of(shared, attempt, &credit, CellRole::is_credited, |_, cell, role| {
                 let writers = if role == CellRole::Site { Writers::Many } else { writers };
                 cell.credit(credit.up, role.is_recent() && !(is_remote && cell.is_older(at)), writers);
+                false
             });
         }
         self.store_shown_signals(attempt, &carried, &change, registry);
@@ -364,7 +379,10 @@ impl Evidence {
             attempt,
             &change,
             |role| role == CellRole::Plain,
-            |_, cell, role| cell.add(&self.decay(), change.up, &change.what, role.is_recent(), Writers::Many),
+            |_, cell, role| {
+                let (before, after) = cell.add(&self.decay(), change.up, &change.what, role.is_recent(), Writers::Many);
+                self.shared_version.is_crossed(before, after)
+            },
         );
     }
 
@@ -431,29 +449,29 @@ impl Evidence {
         self.suffixes.kind(suffix)
     }
 
-    /// Calls `f` with each cell that `attempt` changes and whose role `wants` it. Creates missing cells.
+    /// Calls `f` with each cell that `attempt` changes and whose role `wants` it. Creates missing cells. `f` returns
+    /// whether the version changes if the cell is one of those that it stands for.
     fn each_cell_of(
         &self,
         shared: &Self,
         attempt: &impl Observation,
         change: &AttemptChange,
         wants: impl Fn(CellRole) -> bool,
-        mut f: impl FnMut(&Entry, &DecayedCounts, CellRole),
+        mut f: impl FnMut(&Entry, &DecayedCounts, CellRole) -> bool,
     ) {
         let mut visit = |entry: &Entry, level: Level, part: u64, role: CellRole| {
-            if let Some(cell) = entry.claim(Group::new(level, change.kind, part), change.fetcher) {
-                f(entry, cell, role);
-            }
+            entry.claim(Group::new(level, change.kind, part), change.fetcher).is_some_and(|cell| f(entry, cell, role))
         };
+        let mut is_changed = false;
         let (guard, shared_guard, at) = (self.guard(), shared.guard(), change.what.at);
         if wants(CellRole::Plain) {
             // All attempts are counted; those beyond a quota apart, where no decision reads them.
             let level = if change.is_shared { Level::Own } else { Level::Site };
-            visit(&shared.global, level, 0, CellRole::Plain);
+            is_changed |= visit(&shared.global, level, 0, CellRole::Plain);
         }
         let wants = |role| wants(role) && (role != CellRole::Plain || change.is_shared);
         if let Some(hint) = attempt.fields().hint.filter(|_| wants(CellRole::Plain)) {
-            visit(shared.hint(hint), Level::Own, 0, CellRole::Plain);
+            is_changed |= visit(shared.hint(hint), Level::Own, 0, CellRole::Plain);
         }
         // Domain, path and suffix share one entry, because looking up a large map is slow.
         let domain = domain_of(attempt);
@@ -483,13 +501,12 @@ impl Evidence {
                 REDIRECTED_BY => {}
                 _ if !wants(CellRole::Plain) => {}
                 _ => match shared.fixed(kind, value) {
-                    Some(entry) => visit(entry, Level::Own, 0, CellRole::Plain),
-                    None => visit(
-                        shared.entry_or_new(Key::of(kind, value), at, &shared_guard),
-                        Level::Own,
-                        0,
-                        CellRole::Plain,
-                    ),
+                    Some(entry) => is_changed |= visit(entry, Level::Own, 0, CellRole::Plain),
+                    None => {
+                        let entry = shared.entry_or_new(Key::of(kind, value), at, &shared_guard);
+                        let has_crossed = visit(entry, Level::Own, 0, CellRole::Plain);
+                        is_changed |= has_crossed && matches!(kind, "suffix" | "path_depth");
+                    }
                 },
             }
         });
@@ -504,6 +521,9 @@ impl Evidence {
             if let Some(entry) = own {
                 entry.set_site(key.0);
             }
+        }
+        if is_changed {
+            shared.shared_version.change();
         }
     }
 

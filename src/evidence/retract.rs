@@ -24,11 +24,13 @@ impl Evidence {
         let wants = |role| with_domain || !matches!(role, CellRole::Domain | CellRole::Path | CellRole::Suffix);
         self.each_cell_of(self, attempt, &change, wants, |_, cell, role| {
             cell.subtract(change.up, &change.what, role.is_recent());
+            true
         });
         if let Some(credit) = Self::credited(attempt, registry, &change) {
             let wants = |role: CellRole| role.is_credited() && wants(role);
             self.each_cell_of(self, attempt, &credit, wants, |_, cell, role| {
-                cell.subtract_credit(credit.up, role.is_recent())
+                cell.subtract_credit(credit.up, role.is_recent());
+                true
             });
         }
     }

@@ -8,6 +8,7 @@
 
 use super::confidence::{Basis, Specificity};
 use super::cost::{measured_cost, start_costs};
+use super::general_cache::{GeneralCache, GeneralKey, MadeFrom};
 use super::importance::Importances;
 use super::{ImportanceUse, Scored, Settings};
 use crate::evidence::{Entry, Evidence, Group, Guard, Key, Level, ShownSignals, SignalId, Weights, day_of, part_hash};
@@ -46,6 +47,9 @@ pub(crate) struct Step<'s> {
 
 /// A receiver of the steps of a walk.
 pub(crate) trait Trace {
+    /// Whether it ignores all steps. Then kept estimates replace some of them.
+    const IS_SILENT: bool = false;
+
     /// Called for each cell (or prior) that moved an estimate.
     fn step(&mut self, step: Step<'_>);
 }
@@ -54,6 +58,8 @@ pub(crate) trait Trace {
 pub(crate) struct NoTrace;
 
 impl Trace for NoTrace {
+    const IS_SILENT: bool = true;
+
     #[inline(always)]
     fn step(&mut self, _: Step<'_>) {}
 }
@@ -124,6 +130,8 @@ pub(crate) struct Walk<'w> {
     pub(crate) down: f64,
     pub(crate) features: &'w UrlFeatures<'w>,
     pub(crate) kind: ContentKind,
+    now: Timestamp,
+    cache: Option<&'w GeneralCache>,
     pub(crate) own: Group,
     /// The group of a site's other domains.
     others: Group,
@@ -181,22 +189,41 @@ impl<'w> Walk<'w> {
             down: evidence.decay().down(now),
             features,
             kind,
+            now,
+            cache: None,
             own,
             others,
         }
     }
 
+    /// Keeps the estimates by general evidence in `cache`, which was made for the same settings and candidates.
+    pub(crate) fn with_cache(self, cache: &'w GeneralCache) -> Self {
+        Self { cache: Some(cache), ..self }
+    }
+
     /// Scores all candidates; without `local` as if there were no evidence of site, domain and section.
-    pub(crate) fn run(
+    pub(crate) fn run<T: Trace>(
         &self,
         candidates: &mut Candidates<'_>,
         sources: HeuristicSources<'_>,
         hint: Option<Hint>,
         local: Option<Local<'_>>,
-        trace: &mut impl Trace,
+        trace: &mut T,
     ) {
-        self.global(candidates, trace);
-        self.general(candidates, sources, hint, trace);
+        let cache = self.cache.filter(|_| self.is_keepable(&sources));
+        let kept = cache.map(|cache| {
+            let suffix = self.features.suffix.map_or(0, |suffix| Key::suffix(suffix.as_str()).bits());
+            let key = GeneralKey::new(self.kind, self.features.path_depth, self.features.flags, suffix, hint);
+            (cache, key, MadeFrom { version: self.evidence.shared_version(), now: self.now })
+        });
+        // An explanation needs the steps. It keeps its estimates, so that the next decision agrees with it.
+        if !(T::IS_SILENT && kept.is_some_and(|(cache, key, from)| cache.load(key, from, candidates))) {
+            self.global(candidates, trace);
+            self.general(candidates, sources, hint, trace);
+            if let Some((cache, key, from)) = kept {
+                cache.store(key, from, candidates);
+            }
+        }
         for candidate in candidates.iter_mut() {
             candidate.general_success = candidate.success;
         }
@@ -204,6 +231,13 @@ impl<'w> Walk<'w> {
             self.specific(candidates, local, trace);
         }
         self.rate(candidates);
+    }
+
+    /// Returns whether the estimates by general evidence depend only on what [`GeneralKey`] has: user-defined heuristics
+    /// have any number of values, and recorded importance can change at any time.
+    #[inline]
+    fn is_keepable(&self, sources: &HeuristicSources<'_>) -> bool {
+        sources.extractors.is_empty() && sources.heuristics.is_empty() && self.settings.importance == ImportanceUse::Off
     }
 
     /// Computes the index and the worth of a last attempt from the probabilities.

@@ -12,6 +12,7 @@ use fetchwise_types::registry::{FetcherId, FetcherSpec};
 mod confidence;
 mod cost;
 pub(crate) mod estimate;
+pub(crate) mod general_cache;
 mod host_signal_level;
 mod host_signal_lookup;
 pub(crate) mod importance;
@@ -131,6 +132,34 @@ pub struct Scored<'a> {
     pub(crate) spent_on: f64,
     /// The mean plain request in milliseconds; 0 if no cost is measured.
     pub(crate) plain_ms: f64,
+}
+
+impl<'a> Scored<'a> {
+    /// Returns a candidate of which nothing is known but its spec.
+    #[inline]
+    pub(crate) fn unknown(id: FetcherId, spec: &'a FetcherSpec) -> Self {
+        Self {
+            id,
+            spec,
+            tried: false,
+            open: false,
+            success: spec.prior,
+            general_success: spec.prior,
+            block: 0.1,
+            index: 0.0,
+            last_worth: 0.0,
+            general_index: 0.0,
+            basis: None,
+            domain_attempts: 0.0,
+            domain_newest_s: 0,
+            host_weight: 0.0,
+            turned_s: 0,
+            cost: spec.cost,
+            spent_ms: 0.0,
+            spent_on: 0.0,
+            plain_ms: 0.0,
+        }
+    }
 }
 
 impl Scored<'_> {

@@ -1,6 +1,7 @@
 //! A decision with every step written down.
 //!
-//! Invariants: it decides exactly as [`Selector::select`] does.
+//! Invariants: it decides exactly as [`Selector::select`] does next. A decision before it may have used general
+//! estimates that were kept, which are off by less than 1/64.
 
 use url::Url;
 

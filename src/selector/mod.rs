@@ -21,6 +21,7 @@ use crate::evidence::{Breaker, Entry, Evidence, Guard, Weights};
 use crate::metrics::recorder::MetricsRecorder;
 use crate::policy::{Policy, View};
 use crate::score::estimate::{Candidates, HeuristicSources, Local, LocalKeys, NoTrace, Trace, Walk};
+use crate::score::general_cache::GeneralCache;
 use crate::score::importance::Importances;
 use crate::score::priors::Priors;
 use crate::score::{Scored, Settings};
@@ -166,6 +167,7 @@ pub struct Selector {
     priors: Priors,
     prior_list: Vec<Prior>,
     importances: Importances,
+    general: GeneralCache,
     settings: Settings,
     backoff: BackoffSettings,
     extractors: Vec<Box<dyn UrlExtractor>>,
@@ -551,7 +553,8 @@ impl Selector {
         }
         self.enlist(candidates, domain, context);
         let (priors, importances) = (&self.priors, &self.importances);
-        let walk = Walk::new(&self.evidence, priors, importances, &self.settings, guard, features, context.now);
+        let walk = Walk::new(&self.evidence, priors, importances, &self.settings, guard, features, context.now)
+            .with_cache(&self.general);
         let sources = HeuristicSources { url, extractors: &self.extractors, heuristics: context.heuristics };
         walk.run(candidates, sources, context.hint, Some(local), trace);
         if let Some(wanted) = context.wanted.and_then(|id| candidates.get(id.index())) {
@@ -603,25 +606,10 @@ impl Selector {
         for (id, spec) in self.registry.candidates() {
             let open = with_breakers.is_some_and(|entry| self.is_open(entry.breaker(id), context.now));
             candidates.push(Scored {
-                id,
-                spec,
                 tried: context.excluded.contains(id),
                 open,
-                success: spec.prior,
-                general_success: spec.prior,
-                block: 0.1,
-                index: 0.0,
-                last_worth: 0.0,
-                general_index: 0.0,
-                basis: None,
-                domain_attempts: 0.0,
-                domain_newest_s: 0,
                 host_weight: self.settings.level_weight,
-                turned_s: 0,
-                cost: spec.cost,
-                spent_ms: 0.0,
-                spent_on: 0.0,
-                plain_ms: 0.0,
+                ..Scored::unknown(id, spec)
             });
         }
     }

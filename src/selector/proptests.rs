@@ -8,8 +8,11 @@ use std::time::Duration;
 use super::pauses::BreakerTrial;
 use super::{SelectContext, Selector};
 use crate::backoff::{BackoffSettings, FetchEnd, LinkState, MAX_RISK_LEVEL, retry_after};
-use fetchwise_types::attempt::Attempt;
+use crate::score::Scored;
+use crate::score::estimate::{Candidates, NoTrace, Step, Trace};
 use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::attempt::{Attempt, Hint};
+use fetchwise_types::heuristic::url::UrlFeatures;
 use fetchwise_types::time::Timestamp;
 use proptest::prelude::*;
 use url::Url;
@@ -327,5 +330,131 @@ proptest! {
         if was_learned && after.2.fetcher == id && after.2.rule != fetchwise_types::decision::Rule::Explore {
             prop_assert_eq!(after.2.source.name(), "learned");
         }
+    }
+}
+
+/// A change of the evidence.
+#[derive(Clone, Debug)]
+enum Change {
+    /// A number of equal attempts at one URL.
+    Record {
+        url: usize,
+        fetcher: usize,
+        end: Option<ErrorKind>,
+        times: u32,
+    },
+    Wait(u64),
+    Forget(usize),
+    #[cfg(feature = "journal")]
+    Retract,
+    #[cfg(feature = "journal")]
+    Merge(usize),
+}
+
+const URLS: [&str; 6] = [
+    "https://a.org/x",
+    "https://b.org/y/z",
+    "https://b.org/static/api/report.pdf",
+    "https://shop.c.co.uk/1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17/18",
+    "https://c.co.uk/cdn/clip.mp4",
+    "https://d.org/",
+];
+
+fn change() -> impl Strategy<Value = Change> {
+    let end = prop_oneof![3 => Just(None), 1 => Just(Some(ErrorKind::BlockedCaptcha)), 1 => Just(Some(ErrorKind::EmptyContent))];
+    let times = prop_oneof![3 => 1..4_u32, 1 => 50..400_u32];
+    let record = (0..URLS.len(), 0..FETCHERS.len(), end, times).prop_map(|(url, fetcher, end, times)| Change::Record {
+        url,
+        fetcher,
+        end,
+        times,
+    });
+    #[cfg(feature = "journal")]
+    let journal = prop_oneof![Just(Change::Retract), (0..URLS.len()).prop_map(Change::Merge)];
+    #[cfg(not(feature = "journal"))]
+    let journal = Just(Change::Wait(1));
+    prop_oneof![
+        8 => record,
+        2 => prop_oneof![0..3_u64, Just(59), Just(61), Just(86_400)].prop_map(Change::Wait),
+        1 => (0..URLS.len()).prop_map(Change::Forget),
+        1 => journal,
+    ]
+}
+
+/// A trace that wants all steps, so that no estimate is taken from those that are kept.
+struct EachStep;
+
+impl Trace for EachStep {
+    fn step(&mut self, _: Step<'_>) {}
+}
+
+/// Returns the numbers of each candidate: general success, success, block, index, confidence, sample.
+fn numbers(selector: &Selector, url: &Url, context: &SelectContext<'_>, trace: &mut impl Trace) -> Vec<[f64; 6]> {
+    let mut candidates = Candidates::new();
+    selector.decide(url, &UrlFeatures::extract(url).unwrap(), context, &mut candidates, trace);
+    let of = |c: &Scored<'_>| [c.general_success, c.success, c.block, c.index, c.confidence(), c.sample_size()];
+    candidates.iter().map(of).collect()
+}
+
+/// Kept estimates equal those made afresh: exactly if the selector is exact, else to 1/64.
+fn check_kept_estimates(changes: &[Change]) -> Result<(), TestCaseError> {
+    let build = |is_exact| {
+        let builder = Selector::builder().around(BEGIN).max_keys(12);
+        if is_exact { builder.exact_estimates() } else { builder }.build().unwrap()
+    };
+    let (exact, kept) = (build(true), build(false));
+    let urls = URLS.map(|url| Url::parse(url).unwrap());
+    let (mut now, mut last) = (0, None);
+    for change in changes {
+        for selector in [&exact, &kept] {
+            match change {
+                Change::Wait(_) => {}
+                Change::Forget(url) => selector.forget_domain(urls[*url].host_str().unwrap()),
+                Change::Record { url, fetcher, end, times } => {
+                    let attempt = Attempt::new(&urls[*url], FETCHERS[*fetcher], at(now)).unwrap();
+                    let attempt = end.map_or(attempt.clone().delivered(), |kind| attempt.failed(kind));
+                    (0..*times).for_each(|_| selector.observe(&attempt));
+                    last = Some(attempt);
+                }
+                #[cfg(feature = "journal")]
+                Change::Retract => {
+                    if let Some(last) = &last {
+                        selector.evidence.retract(last, &selector.registry, true);
+                    }
+                }
+                #[cfg(feature = "journal")]
+                Change::Merge(url) => {
+                    let other = selector.evidence.empty_like();
+                    let attempt = Attempt::new(&urls[*url], FETCHERS[0], at(now)).unwrap().delivered();
+                    (0..30).for_each(|_| other.observe(&attempt, &selector.registry));
+                    selector.evidence.merge(&other);
+                }
+            }
+        }
+        if let Change::Wait(seconds) = change {
+            now += seconds;
+        }
+        for (url, hint) in urls.iter().flat_map(|url| [None, Some(Hint::Blocked)].map(|hint| (url, hint))) {
+            let context = SelectContext { hint, ..SelectContext::first_attempt(at(now)) };
+            let taken = numbers(&exact, url, &context, &mut NoTrace);
+            let afresh = numbers(&exact, url, &context, &mut EachStep);
+            prop_assert_eq!(&taken, &afresh, "{} after {:?}", url, change);
+            let again = numbers(&exact, url, &context, &mut NoTrace);
+            prop_assert_eq!(&again, &afresh, "an explanation keeps its estimates");
+            for (kept, exact) in numbers(&kept, url, &context, &mut NoTrace).iter().zip(&afresh) {
+                let is_near = |place: usize| (kept[place] - exact[place]).abs() < 1.0 / 64.0;
+                prop_assert!((0..3).all(is_near), "{:?} instead of {:?} after {:?}", kept, exact, change);
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn kept_estimates_are_those_made_afresh(changes in prop::collection::vec(change(), 1..24)) {
+        check_kept_estimates(&changes)?;
     }
 }

@@ -147,7 +147,7 @@ fn naive_confidence(all: &[Raw], url: usize, fetcher: usize, slack: (f64, f64)) 
 
 /// Returns a selector that recorded all attempts, and marks those that were beyond their site's quota.
 fn recorded(all: &mut [Raw]) -> Selector {
-    let mut selector = Selector::builder().around(Timestamp::from_millis(NOW_MS)).build().unwrap();
+    let mut selector = Selector::builder().around(Timestamp::from_millis(NOW_MS)).exact_estimates().build().unwrap();
     let kept = Arc::new(Mutex::new(Vec::new()));
     selector.set_sink(Box::new(Keep(Arc::clone(&kept))));
     for raw in all.iter() {
@@ -170,7 +170,7 @@ impl Sink for Keep {
 }
 
 fn replayed(landmark_ms: i64, all: &[Raw]) -> Selector {
-    let selector = Selector::builder().around(Timestamp::from_millis(landmark_ms)).build().unwrap();
+    let selector = Selector::builder().around(Timestamp::from_millis(landmark_ms)).exact_estimates().build().unwrap();
     all.iter().for_each(|raw| selector.observe(&attempt(raw)));
     selector
 }
