@@ -37,7 +37,7 @@ impl AlignedBuf {
     }
 
     /// How many bytes.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 }

@@ -9,6 +9,7 @@
 
 use std::fmt::Debug;
 
+use super::aligned::AlignedBuf;
 use super::bytes::{FieldReader, FieldWriter};
 use super::record::{MAX_PAYLOAD_LEN, RecordRef, Records, put_record};
 
@@ -175,8 +176,8 @@ pub fn pack_block(format: &dyn BlockFormat, unpacked: &[u8], seqs: &[u64]) -> Op
     let span = u32::try_from(seqs.last()? - first + 1).ok()?;
     let head = BlockHead::decode(&payload, span).filter(|_| payload.len() < unpacked.len())?;
     // What a reader would get. A record that came back different would be lost.
-    let aligned = crate::format::AlignedBuf::copy_of(&payload);
-    let mut back = crate::format::AlignedBuf::default();
+    let aligned = AlignedBuf::copy_of(&payload);
+    let mut back = AlignedBuf::default();
     unpack_block(&head, aligned.bytes(), format, &mut back).ok()?;
     (back.bytes() == unpacked).then_some(payload)
 }
@@ -186,11 +187,11 @@ pub fn unpack_block(
     head: &BlockHead,
     payload: &[u8],
     format: &dyn BlockFormat,
-    out: &mut crate::format::AlignedBuf,
+    out: &mut AlignedBuf,
 ) -> Result<(), UnpackError> {
     let len = head.unpacked_len as usize;
     if out.bytes().len() != len {
-        *out = crate::format::AlignedBuf::zeroed(len);
+        *out = AlignedBuf::zeroed(len);
     }
     let (mut at, mut count, mut is_whole, mut one) = (0, 0u32, true, Vec::new());
     head.unpack(payload, format, &mut |record| {

@@ -27,7 +27,7 @@ use crate::read::chain::ChainSegment;
 use crate::read::progress::Progress;
 use crate::read::segment_check::{GoodFrame, SegmentReport, scan_segment};
 use crate::read::snapshot::{Section, SnapshotCheck, SnapshotMeta};
-use crate::read::unpack::{NoRecords, Unpacker};
+use crate::read::unpack::Unpacker;
 
 /// The options of a compaction.
 #[derive(Clone, Debug)]
@@ -302,7 +302,7 @@ impl<'a> Compaction<'a> {
         f: &mut dyn FnMut(u64, RecordRef<'_>, i64) -> Result<(), Error>,
     ) -> Result<SegmentReport, Error> {
         let mut failed = None;
-        let mut unpacker = Unpacker::new(self.options.blocks);
+        let mut unpacker = Unpacker::new(self.options.blocks, self.dir);
         let mut visit = |frame: GoodFrame<'_>| {
             if self.options.throttle.as_ref().is_some_and(|throttle| !throttle.checkpoint()) {
                 failed = Some(Error::Stopped);
@@ -312,12 +312,8 @@ impl<'a> Compaction<'a> {
             let records = match unpacker.records(&segment.file.name, &frame) {
                 Ok(Some(records)) => records,
                 Ok(None) => return true,
-                Err(NoRecords::Error(error)) => {
+                Err(error) => {
                     failed = Some(error);
-                    return false;
-                }
-                Err(NoRecords::Damage(damage)) => {
-                    failed = Some(Error::Corrupt { dir: self.dir.to_owned(), damage: vec![damage] });
                     return false;
                 }
             };

@@ -19,7 +19,7 @@ use crate::read::chain::ChainSegment;
 use crate::read::resume_mark::ResumeMark;
 use crate::read::scan::Extent;
 use crate::read::segment_check::{GoodFrame, scan_segment, scan_segment_from};
-use crate::read::unpack::{FrameRecords, NoRecords, Unpacker};
+use crate::read::unpack::{FrameRecords, Unpacker};
 
 /// The log at the time when the reader was opened; the last segment at the time when it is read.
 ///
@@ -218,7 +218,7 @@ impl Reader {
         };
         let from = mark.before(&segment.file.header, seq);
         let mut summary = Summary::default();
-        let (mut unpacker, mut failed, mut damage) = (Unpacker::new(self.blocks), None, Vec::new());
+        let (mut unpacker, mut failed) = (Unpacker::new(self.blocks, &self.dir), None);
         let report = segment.file.with_file(&*self.fs, |file| {
             scan_segment_from(&*self.fs, segment, file, from.as_ref(), &mut |frame| {
                 let records = if frame.header.next_seq() > seq && frame.header.first_seq <= upto {
@@ -228,11 +228,7 @@ impl Reader {
                 };
                 let records = match records {
                     Ok(records) => records,
-                    Err(NoRecords::Damage(place)) => {
-                        damage.push(place);
-                        None
-                    }
-                    Err(NoRecords::Error(error)) => {
+                    Err(error) => {
                         failed = Some(error);
                         return false;
                     }
@@ -258,7 +254,6 @@ impl Reader {
             return Err(error);
         }
         (summary.torn, summary.damage) = (report.torn, report.damage);
-        summary.damage.append(&mut damage);
         Ok(summary)
     }
 
@@ -278,7 +273,7 @@ impl Reader {
         mut f: impl FnMut(&mut Summary, FrameRecords<'_>),
     ) -> Result<(), Error> {
         let file = self.catalog.chain.get(index).map_or("", |segment| &segment.file.name);
-        let (mut unpacker, mut failed, mut damage) = (Unpacker::new(self.blocks), None, Vec::new());
+        let (mut unpacker, mut failed) = (Unpacker::new(self.blocks, &self.dir), None);
         self.good_frames(index, summary, |summary, frame| {
             if frame.header.next_seq() <= seq {
                 return true;
@@ -286,12 +281,10 @@ impl Reader {
             match unpacker.records(file, &frame) {
                 Ok(Some(records)) => f(summary, records),
                 Ok(None) => {}
-                Err(NoRecords::Damage(place)) => damage.push(place),
-                Err(NoRecords::Error(error)) => failed = Some(error),
+                Err(error) => failed = Some(error),
             }
             failed.is_none()
         })?;
-        summary.damage.append(&mut damage);
         failed.map_or(Ok(()), Err)
     }
 

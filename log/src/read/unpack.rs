@@ -7,6 +7,7 @@
 //! Must not know: what a record means.
 
 use std::iter::Zip;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Damage, Error};
 use crate::format::{
@@ -18,6 +19,7 @@ use crate::read::segment_check::GoodFrame;
 #[derive(Debug)]
 pub(crate) struct Unpacker {
     format: Option<&'static dyn BlockFormat>,
+    dir: PathBuf,
     buf: AlignedBuf,
 }
 
@@ -30,26 +32,19 @@ pub(crate) struct FrameRecords<'a> {
     gaps: &'a [u8],
 }
 
-/// The reason why a good frame gives no records.
-#[derive(Debug)]
-pub(crate) enum NoRecords {
-    /// Its bytes are not what any release writes.
-    Damage(Damage),
-    /// This reader cannot read it.
-    Error(Error),
-}
-
 impl Unpacker {
-    pub(crate) fn new(format: Option<&'static dyn BlockFormat>) -> Self {
-        Self { format, buf: AlignedBuf::default() }
+    pub(crate) fn new(format: Option<&'static dyn BlockFormat>, dir: &Path) -> Self {
+        Self { format, dir: dir.to_owned(), buf: AlignedBuf::default() }
     }
 
-    /// Returns the records of a frame; `None` for a frame of another kind. `file` is named in errors.
+    /// Returns the records of a frame; `None` for a frame of another kind. `file` is named in errors. A block that has
+    /// its checksums and cannot be unpacked is an error, as a record that cannot be decoded is one for the application:
+    /// not the disk is at fault, but the release that wrote it.
     pub(crate) fn records<'a>(
         &'a mut self,
         file: &str,
         frame: &GoodFrame<'a>,
-    ) -> Result<Option<FrameRecords<'a>>, NoRecords> {
+    ) -> Result<Option<FrameRecords<'a>>, Error> {
         let header = frame.header;
         match header.kind {
             FrameKind::Marker | FrameKind::Seal => return Ok(None),
@@ -58,29 +53,25 @@ impl Unpacker {
         }
         let Some(format) = self.format else {
             let what = format!("{file} has packed records, and this reader was not told their layout");
-            return Err(NoRecords::Error(Error::Invalid(what)));
+            return Err(Error::Invalid(what));
         };
         let damage = || {
             let records = Some((header.first_seq, header.next_seq() - 1));
             let (offset, len) = (frame.end - header.frame_len(), header.frame_len());
-            NoRecords::Damage(Damage {
-                file: file.to_owned(),
-                offset,
-                len,
-                records,
-                what: "a block cannot be unpacked",
-            })
+            let damage =
+                vec![Damage { file: file.to_owned(), offset, len, records, what: "a block cannot be unpacked" }];
+            Error::Corrupt { dir: self.dir.clone(), damage }
         };
         let head = BlockHead::decode(frame.payload, header.count).ok_or_else(damage)?;
         match unpack_block(&head, frame.payload, format, &mut self.buf) {
             Ok(()) => {}
             Err(UnpackError::Bad) => return Err(damage()),
             Err(UnpackError::Newer(what)) => {
-                return Err(NoRecords::Error(Error::NewerFormat {
+                return Err(Error::NewerFormat {
                     file: file.into(),
                     found: what,
                     supported: "LZ4 and the layouts of this release".to_owned(),
-                }));
+                });
             }
         }
         Ok(Some(FrameRecords { header, payload: self.buf.bytes(), gaps: head.gaps(frame.payload) }))

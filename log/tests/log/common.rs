@@ -60,7 +60,7 @@ impl Oracle {
         let salt = rng.draw();
         // Two thirds repeat themselves, so that they can be packed.
         let step = if salt.is_multiple_of(3) { 1 } else { 0 };
-        let payload: Vec<u8> = (0..len).map(|i| (salt >> (i % 8 * 8)) as u8 ^ i as u8 * step).collect();
+        let payload: Vec<u8> = (0..len).map(|i| (salt >> (i % 8 * 8)) as u8 ^ (i as u8 * step)).collect();
         let record = Record { kind: 1, schema: 1, key_hash: salt, time_ms: salt as i64 >> 20, payload: &payload };
         let seq = log.append(record);
         self.given.truncate(seq as usize - 1);

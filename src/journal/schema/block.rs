@@ -40,8 +40,9 @@ struct HotV3 {
     outcomes: Vec<OutcomeV3>,
     /// Places in the block of the records that are stored whole.
     whole: Vec<u16>,
-    /// Milliseconds since `base_ms`.
+    /// Milliseconds since `base_ms`. Empty if they span more than 49 days; then the times are in `wide_at`.
     at: Vec<u32>,
+    wide_at: Vec<i64>,
     /// Duration, milliseconds.
     took: Vec<u32>,
     key: Vec<u16>,
@@ -71,12 +72,13 @@ struct OutcomeV3 {
 }
 
 const _: () = {
-    assert!(size_of::<ArchivedHotV3>() == 80 && align_of::<ArchivedHotV3>() == 8);
+    assert!(size_of::<ArchivedHotV3>() == 88 && align_of::<ArchivedHotV3>() == 8);
     assert!(offset_of!(ArchivedHotV3, base_ms) == 0 && offset_of!(ArchivedHotV3, texts) == 8);
     assert!(offset_of!(ArchivedHotV3, keys) == 16 && offset_of!(ArchivedHotV3, outcomes) == 24);
     assert!(offset_of!(ArchivedHotV3, whole) == 32 && offset_of!(ArchivedHotV3, at) == 40);
-    assert!(offset_of!(ArchivedHotV3, took) == 48 && offset_of!(ArchivedHotV3, key) == 56);
-    assert!(offset_of!(ArchivedHotV3, outcome) == 64 && offset_of!(ArchivedHotV3, id) == 72);
+    assert!(offset_of!(ArchivedHotV3, wide_at) == 48 && offset_of!(ArchivedHotV3, took) == 56);
+    assert!(offset_of!(ArchivedHotV3, key) == 64 && offset_of!(ArchivedHotV3, outcome) == 72);
+    assert!(offset_of!(ArchivedHotV3, id) == 80);
     assert!(size_of::<ArchivedOutcomeV3>() == 48 && align_of::<ArchivedOutcomeV3>() == 8);
     assert!(offset_of!(ArchivedOutcomeV3, weight) == 0 && offset_of!(ArchivedOutcomeV3, fetcher) == 8);
     assert!(offset_of!(ArchivedOutcomeV3, shadow_fetcher) == 24 && offset_of!(ArchivedOutcomeV3, try_no) == 28);
@@ -106,6 +108,9 @@ mod op {
 /// Texts with a smaller number are part of the shape; with others, there would be too many shapes.
 const SHAPE_TEXTS: u32 = 48;
 
+/// The most bytes that the values of a block have, as many as a frame.
+const MAX_VALUE_BYTES: usize = 16 << 20;
+
 /// Columns of the cold part, in order.
 const COLUMNS: usize = 10;
 const ID_TIMES: usize = 0;
@@ -125,11 +130,7 @@ impl BlockFormat for AttemptBlocks {
             return None;
         }
         let mut rows: Vec<Option<Row<'_>>> = records.iter().map(Row::of).collect();
-        let base_ms = rows.iter().flatten().map(Row::at).min()?;
-        for row in &mut rows {
-            *row = row.take().filter(|row| u32::try_from(row.at().saturating_sub(base_ms)).is_ok());
-        }
-        let packed = Packer::pack(base_ms, records, &rows)?;
+        let packed = Packer::pack(records, &rows)?;
         // An attempt that would come back different is stored whole.
         let (mut at, mut is_equal) = (0, true);
         let block = Block { schema: V3, records: records.len(), hot: &packed.hot, cold: &packed.cold };
@@ -143,7 +144,7 @@ impl BlockFormat for AttemptBlocks {
             at += 1;
         });
         compared.ok()?;
-        if is_equal { Some(packed) } else { Packer::pack(base_ms, records, &rows) }
+        if is_equal { Some(packed) } else { Packer::pack(records, &rows) }
     }
 
     fn unpack(&self, block: &Block<'_>, f: &mut dyn FnMut(RecordRef<'_>)) -> Result<(), UnpackError> {
@@ -223,7 +224,10 @@ struct Packer<'a> {
 }
 
 impl<'a> Packer<'a> {
-    fn pack(base_ms: i64, records: &[RecordRef<'a>], rows: &[Option<Row<'a>>]) -> Option<PackedBlock> {
+    fn pack(records: &[RecordRef<'a>], rows: &[Option<Row<'a>>]) -> Option<PackedBlock> {
+        let times = || rows.iter().flatten().map(Row::at);
+        let base_ms = times().min()?;
+        let is_wide = times().any(|at| at.checked_sub(base_ms).is_none_or(|span| u32::try_from(span).is_err()));
         let texts = common_texts(rows);
         let numbers = (0..).zip(&texts).map(|(number, text)| (*text, number)).collect();
         let mut packer = Packer { texts: numbers, cold: Default::default() };
@@ -235,6 +239,7 @@ impl<'a> Packer<'a> {
             outcomes: Vec::new(),
             whole: Vec::new(),
             at: Vec::new(),
+            wide_at: Vec::new(),
             took: Vec::new(),
             key: Vec::new(),
             outcome: Vec::new(),
@@ -247,7 +252,10 @@ impl<'a> Packer<'a> {
                 continue;
             };
             let v1 = &row.attempt.v1;
-            hot.at.push(u32::try_from(row.at() - base_ms).ok()?);
+            match is_wide {
+                true => hot.wide_at.push(row.at()),
+                false => hot.at.push(u32::try_from(row.at() - base_ms).ok()?),
+            }
             hot.took.push(u32::try_from(v1.duration_ms.to_native()).ok()?);
             hot.key.push(u16::try_from(keys.number(&row.key_hash)).ok()?);
             let outcome = packer.outcome(row);
@@ -470,7 +478,7 @@ fn put_name(out: &mut Vec<u8>, name: &str) {
 
 /// Appends a number that may be negative: its distance from zero doubled, and one less for a negative one.
 fn put_signed(out: &mut Vec<u8>, value: i64) {
-    put_varint(out, (value << 1 ^ value >> 63) as u64);
+    put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
 /// A column being read. Past its end there is nothing.
@@ -530,6 +538,8 @@ fn get<T: Copy>(all: &[T], place: usize) -> Result<T, UnpackError> {
 /// The columns being read.
 struct Unpacker<'a> {
     texts: Vec<&'a str>,
+    /// Bytes that values may still have, so that a forged block does not fill the memory.
+    budget: usize,
     cold: [Column<'a>; COLUMNS],
 }
 
@@ -546,7 +556,8 @@ fn unpack(block: &Block<'_>, f: &mut dyn FnMut(RecordRef<'_>)) -> Result<(), Unp
         let len = cold[SHAPE_TABLE].len()?;
         shapes.push(Column(cold[SHAPE_TABLE].take(len)?));
     }
-    let mut columns = Unpacker { texts: hot.texts.iter().map(|text| text.as_str()).collect(), cold };
+    let texts = hot.texts.iter().map(|text| text.as_str()).collect();
+    let mut columns = Unpacker { texts, budget: MAX_VALUE_BYTES, cold };
     let mut whole = hot.whole.iter().map(|place| usize::from(place.to_native())).peekable();
     let mut row = 0;
     for place in 0..block.records {
@@ -563,7 +574,7 @@ fn unpack(block: &Block<'_>, f: &mut dyn FnMut(RecordRef<'_>)) -> Result<(), Unp
         row += 1;
     }
     let is_read = columns.cold.iter().all(|column| column.0.is_empty());
-    let is_all = hot.at.len() == row && whole.next().is_none() && rest.0.is_empty() && is_read;
+    let is_all = hot.key.len() == row && whole.next().is_none() && rest.0.is_empty() && is_read;
     if is_all { Ok(()) } else { Err(UnpackError::Bad) }
 }
 
@@ -584,6 +595,11 @@ impl<'a> Unpacker<'a> {
         }
     }
 
+    fn spend(&mut self, bytes: usize) -> Result<(), UnpackError> {
+        self.budget = self.budget.checked_sub(bytes).ok_or(UnpackError::Bad)?;
+        Ok(())
+    }
+
     fn literal(&mut self) -> Result<&'a str, UnpackError> {
         let len = self.cold[LITERAL_LENS].len()?;
         self.cold[LITERALS].text(len)
@@ -597,8 +613,10 @@ impl<'a> Unpacker<'a> {
     ) -> Result<AttemptV2<'a>, UnpackError> {
         let place = usize::from(get(&hot.outcome, row)?.to_native());
         let outcome = hot.outcomes.get(place).ok_or(UnpackError::Bad)?;
-        let at = hot.base_ms.to_native().checked_add(i64::from(get(&hot.at, row)?.to_native()));
-        let attempted_at = at.ok_or(UnpackError::Bad)?;
+        let attempted_at = match hot.wide_at.get(row) {
+            Some(at) => at.to_native(),
+            None => hot.base_ms.to_native().wrapping_add(i64::from(get(&hot.at, row)?.to_native())),
+        };
         let mut id = [0; 16];
         let time = self.cold[ID_TIMES].signed()?.wrapping_add(attempted_at);
         id[..6].copy_from_slice(&time.to_be_bytes()[2..]);
@@ -617,7 +635,9 @@ impl<'a> Unpacker<'a> {
         for _ in 0..shape.len()? {
             let name = Cow::Borrowed(shape.name()?);
             let op = shape.byte()?;
-            response_headers.push(HeaderV1 { name, value: self.value(op, &mut shape)? });
+            let value = self.value(op, &mut shape)?;
+            self.spend(name.len() + value.len())?;
+            response_headers.push(HeaderV1 { name, value });
         }
         let mut heuristics = Vec::new();
         for _ in 0..shape.len()? {
@@ -625,6 +645,7 @@ impl<'a> Unpacker<'a> {
             let kind_other = Cow::Borrowed(if kind == OTHER { shape.name()? } else { "" });
             let importance = if shape.flag()? { Some(f32::from_le_bytes(self.cold[FLOATS].array()?)) } else { None };
             let value = self.heuristic(&mut shape, url, &heuristics)?;
+            self.spend(value.len())?;
             heuristics.push(TagV1 { kind, kind_other, value, importance });
         }
         let text = |number| self.text(number).map(|text| Cow::Borrowed(text.unwrap_or_default()));
@@ -693,5 +714,328 @@ impl<'a> Unpacker<'a> {
             op::SECTION => Cow::Owned(format!("{}|{}", place()?, section(url))),
             _ => self.value(op, shape)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use proptest::collection::vec;
+    use proptest::option::of;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::super::codec::{decode, encode_attempt, encode_host};
+    use super::super::codes::V1;
+    use super::*;
+    use crate::journal::entry::Entry;
+    use fetchwise_types::attempt::error_kind::ErrorKind;
+    use fetchwise_types::attempt::{Arm, Attempt, ErrorType, Hint, Tag};
+    use fetchwise_types::heuristic::Heuristic;
+    use fetchwise_types::response::Header;
+    use fetchwise_types::time::Timestamp;
+
+    const T0: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+    /// Record as a block takes it, with its bytes.
+    type Stored = (u16, u16, u64, Vec<u8>);
+
+    fn stored(attempt: &Attempt) -> Stored {
+        let encoded = encode_attempt(attempt).unwrap();
+        (encoded.kind, V2, encoded.key_hash, encoded.payload.to_vec())
+    }
+
+    /// Packs and unpacks records; returns them and the block.
+    fn round(all: &[Stored]) -> (Vec<Stored>, Option<PackedBlock>) {
+        // Records start at addresses divisible by 8.
+        let aligned: Vec<_> = all
+            .iter()
+            .map(|(.., payload)| {
+                let mut bytes = rkyv::util::AlignedVec::<16>::new();
+                bytes.extend_from_slice(payload);
+                bytes
+            })
+            .collect();
+        let records: Vec<_> = all
+            .iter()
+            .zip(&aligned)
+            .map(|(&(kind, schema, key_hash, _), payload)| RecordRef { kind, schema, key_hash, payload })
+            .collect();
+        let Some(packed) = BLOCKS.pack(&records) else { return (all.to_vec(), None) };
+        (unpacked(&packed, all.len()).unwrap(), Some(packed))
+    }
+
+    fn unpacked(packed: &PackedBlock, records: usize) -> Result<Vec<Stored>, UnpackError> {
+        let mut hot = rkyv::util::AlignedVec::<16>::new();
+        hot.extend_from_slice(&packed.hot);
+        let mut back = Vec::new();
+        let block = Block { schema: packed.schema, records, hot: &hot, cold: &packed.cold };
+        BLOCKS.unpack(&block, &mut |r| back.push((r.kind, r.schema, r.key_hash, r.payload.to_vec())))?;
+        Ok(back)
+    }
+
+    fn attempt(n: u64) -> Attempt {
+        let text = format!("https://www.site{n}.example.org/section{}/page-{n}.html?q={n}", n % 7);
+        let mut attempt =
+            Attempt::new(&url::Url::parse(&text).unwrap(), ["plain", "browser"][n as usize % 2], T0).unwrap();
+        attempt.id = Uuid::from_u128(u128::from(n) << 70 | 0x7000_0000_0000_8000_0000_0000_0000);
+        attempt.duration_ms = 100 + n % 50;
+        if n.is_multiple_of(5) { attempt.failed(ErrorKind::Blocked403) } else { attempt.delivered() }
+    }
+
+    /// Bytes that a release has written stay readable. `FETCHWISE_BLESS=1` writes a missing file.
+    #[test]
+    fn a_golden_block_unpacks_to_the_same_records_and_is_packed_to_the_same_bytes() {
+        let mut records: Vec<Stored> = (0..20).map(attempt).map(|attempt| stored(&attempt)).collect();
+        let host = encode_host("example.org", Some(T0), T0).unwrap();
+        records.insert(7, (host.kind, V1, host.key_hash, host.payload.to_vec()));
+        let mut rich = attempt(3);
+        rich.link = "article 17".to_owned();
+        rich.response_headers = vec![Header::new("Server", "cloudflare"), Header::new("CF-Ray", "8a1b2c3d4e5f-FRA")];
+        rich.propensity = Some(0.02);
+        rich.confidence = Some(0.25);
+        rich.hint = Some(Hint::Empty);
+        rich.arm = Some(Arm::Legacy);
+        rich.rule = Some("my own rule".into());
+        rich.source = Some("my own".into());
+        rich.error_type = Some(ErrorType::from_name("gremlins"));
+        rich.shadow_fetcher = Some("direct_access".to_owned());
+        rich.heuristics.push(Tag { heuristic: Heuristic::flag("status_403"), importance: Some(0.75) });
+        records.push(stored(&rich));
+        let (back, packed) = round(&records);
+        let packed = packed.unwrap();
+        assert!(back == records);
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/blocks");
+        for (name, bytes) in [("attempts-v3.hot", &packed.hot), ("attempts-v3.cold", &packed.cold)] {
+            if std::env::var_os("FETCHWISE_BLESS").is_some() && !dir.join(name).exists() {
+                std::fs::create_dir_all(&dir).unwrap();
+                std::fs::write(dir.join(name), bytes).unwrap();
+            }
+            assert!(std::fs::read(dir.join(name)).unwrap() == *bytes, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_block_of_ordinary_attempts_is_small_and_holds_none_of_them_whole() {
+        let records: Vec<Stored> = (0..1000).map(attempt).map(|attempt| stored(&attempt)).collect();
+        let (back, packed) = round(&records);
+        assert!(back == records);
+        let packed = packed.unwrap();
+        let mut hot = rkyv::util::AlignedVec::<16>::new();
+        hot.extend_from_slice(&packed.hot);
+        assert!(access::<ArchivedHotV3>(&hot).unwrap().whole.is_empty());
+        assert!(packed.hot.len() < 33_000, "{}", packed.hot.len());
+        // The whole way, with the compression of the log.
+        let dir = tempfile::tempdir().unwrap();
+        append(dir.path(), &records);
+        append(dir.path(), &records[..1]);
+        let size = || fetchwise_log::Reader::open(dir.path()).unwrap().segments().next().unwrap().bytes;
+        let before = size();
+        pack(dir.path());
+        println!("{before} bytes of 1000 attempts become {}", size());
+        assert!(size() < before / 4, "{before} and {}", size());
+    }
+
+    /// Appends records to the log in a new segment.
+    fn append(dir: &Path, records: &[Stored]) {
+        let mut options = fetchwise_log::LogOptions::default();
+        options.fingerprint = super::super::fingerprint();
+        options.begin_segment = true;
+        let (log, _) = fetchwise_log::Log::open(dir, options).unwrap();
+        for (kind, schema, key_hash, payload) in records {
+            let (kind, schema, key_hash, time_ms) = (*kind, *schema, *key_hash, T0.as_millis());
+            log.append(fetchwise_log::Record { kind, schema, key_hash, time_ms, payload }).unwrap();
+        }
+        log.close().unwrap();
+    }
+
+    /// Packs all segments but the last.
+    fn pack(dir: &Path) {
+        let maintenance = fetchwise_log::Maintenance::lock(dir).unwrap();
+        let mut options = fetchwise_log::CompactOptions::new(0, T0.as_millis());
+        options.blocks = Some(&BLOCKS);
+        maintenance.compact(&options, &mut |_, _| true, &mut |_| {}).unwrap();
+    }
+
+    #[test]
+    fn a_layout_of_a_newer_release_is_refused_as_such() {
+        let (_, packed) = round(&[stored(&attempt(1))]);
+        let newer = PackedBlock { schema: V3 + 1, ..packed.unwrap() };
+        assert!(matches!(unpacked(&newer, 1), Err(UnpackError::Newer(_))));
+    }
+
+    /// Journal of attempts in records of version 1, records of version 2 and blocks: (its directory, attempts).
+    fn mixed() -> (tempfile::TempDir, Vec<Attempt>) {
+        let dir = tempfile::tempdir().unwrap();
+        let all: Vec<Attempt> = (0..900).map(attempt).collect();
+        for (session, some) in all.chunks(300).enumerate() {
+            let as_written = |(n, attempt): (usize, &Attempt)| {
+                let (kind, schema, key_hash, payload) = stored(attempt);
+                match n % 3 {
+                    1 => (kind, V1, key_hash, bytes_of(&AttemptV1::from(attempt)).unwrap().to_vec()),
+                    _ => (kind, schema, key_hash, payload),
+                }
+            };
+            let records: Vec<Stored> = some.iter().enumerate().map(as_written).collect();
+            append(dir.path(), &records);
+            if session == 1 {
+                pack(dir.path());
+            }
+        }
+        let reader = fetchwise_log::Reader::open(dir.path()).unwrap();
+        let kinds: Vec<bool> = reader.segments().map(|segment| segment.packed).collect();
+        assert!(kinds.contains(&true) && kinds.contains(&false), "{kinds:?}");
+        (dir, all)
+    }
+
+    #[test]
+    fn records_of_both_versions_and_blocks_in_one_log_give_the_evidence_of_what_was_live() {
+        let (dir, all) = mixed();
+        let mut seen = Vec::new();
+        crate::journal::replay(dir.path(), |seq, entry| seen.push((seq, entry))).unwrap();
+        let expected: Vec<_> = (1..).zip(all.iter().cloned().map(Entry::Attempt)).collect();
+        assert!(seen == expected);
+        let build = || crate::selector::Selector::builder().around(T0).build().unwrap();
+        let (live, replayed) = (build(), build());
+        all.iter().for_each(|attempt| live.observe(attempt));
+        crate::journal::load(dir.path(), &replayed, T0).unwrap();
+        for n in 0..900 {
+            for key in [("domain", &*format!("site{n}.example.org")), ("suffix", ".html"), ("path_depth", "2")] {
+                for fetcher in ["plain", "browser"] {
+                    let page = fetchwise_types::heuristic::url::ContentKind::Page;
+                    let of = |selector: &crate::selector::Selector| selector.weights(key, page, fetcher, T0);
+                    let (a, b) = (of(&live), of(&replayed));
+                    assert_eq!(a.attempts, b.attempts, "{key:?} {fetcher}");
+                    let pairs = [(a.total, b.total), (a.success, b.success), (a.blocked, b.blocked)];
+                    assert!(
+                        pairs.iter().all(|(a, b)| (a - b).abs() < 1e-9 * a.max(1.0)),
+                        "{key:?} {fetcher}: {pairs:?}"
+                    );
+                }
+            }
+        }
+        assert!(crate::journal::maintenance::verify(dir.path(), &mut |_, _| {}).unwrap().is_sound());
+        // A reader that does not know the layout says so and hands out nothing wrong.
+        let reader = fetchwise_log::Reader::open(dir.path()).unwrap();
+        let error = reader.for_each(|_, _| {}).unwrap_err().to_string();
+        assert!(error.contains("packed records"), "{error}");
+    }
+
+    fn text() -> impl Strategy<Value = String> {
+        prop_oneof![
+            Just(String::new()),
+            Just("true".to_owned()),
+            "[a-z]{1,3}",
+            "[a-z]{9,12}",
+            "\\PC{0,40}",
+            ".{0,20}\\|.{0,9}"
+        ]
+    }
+
+    fn url() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "https?://(www\\.)?[a-c]{1,2}\\.(co\\.uk|org|example)(/[a-z]{0,4}){0,3}(\\.pdf|\\.html)?(\\?q=[0-9])?",
+            "http://u:p@(www\\.)?h[0-9]\\.org:8080/x\\|y/",
+            Just("http://[2001:db8::1]/a".to_owned()),
+            Just("http://10.0.0.1/".to_owned()),
+            Just("http://www.com/".to_owned()),
+        ]
+    }
+
+    fn odd_float() -> impl Strategy<Value = f64> {
+        prop_oneof![Just(1.0), Just(0.5), Just(-0.0), Just(f64::NAN), Just(f64::INFINITY), any::<f64>()]
+    }
+
+    fn odd_attempt() -> impl Strategy<Value = Attempt> {
+        let numbers = (any::<u128>(), any::<bool>(), any::<i64>(), any::<u64>(), any::<u16>(), 0u32..3);
+        let flags = (any::<bool>(), any::<bool>(), any::<bool>(), 0u8..6);
+        let texts = (of(text()), of(text()), of(text()), of(text()), of(text()), text());
+        let lists = (vec((text(), text()), 0..3), vec((text(), text(), of(any::<f32>())), 0..4));
+        let floats = (odd_float(), of(odd_float()), of(odd_float()));
+        (url(), numbers, flags, texts, lists, floats).prop_filter_map(
+            "a URL",
+            |(url, numbers, flags, texts, lists, floats)| {
+                let (id, is_near, at, took, status, try_no) = numbers;
+                let at = if is_near { T0.as_millis() + at % 100_000 } else { at };
+                let at = Timestamp::from_millis(at);
+                let mut a = Attempt::new(&url::Url::parse(&url).ok()?, "plain", at).ok()?;
+                (a.id, a.duration_ms) = (Uuid::from_u128(id), if is_near { took % 100_000 } else { took });
+                (a.http_status, a.try_no) = ((status % 3 == 0).then_some(status), try_no);
+                let (success, is_banned, has_fetcher, hint) = flags;
+                (a.success, a.is_banned) = (success, is_banned);
+                a.hint = [None, Some(Hint::Blocked), Some(Hint::Empty), Some(Hint::Timeout), Some(Hint::Unknown), None]
+                    [usize::from(hint)];
+                let (link, error, source, rule, shadow, fetcher) = texts;
+                a.link = link.unwrap_or_else(|| a.url.clone());
+                a.error_type = error.map(|name| ErrorType::from_name(&name));
+                (a.source, a.rule) = (source.map(Into::into), rule.map(Into::into));
+                a.shadow_fetcher = shadow;
+                if has_fetcher {
+                    a.fetcher = fetcher;
+                }
+                let (headers, tags) = lists;
+                a.response_headers = headers.iter().map(|(name, value)| Header::new(name, value)).collect();
+                for (kind, value, importance) in tags {
+                    a.heuristics.push(Tag { heuristic: Heuristic::new(kind, value), importance });
+                }
+                (a.weight, a.propensity, a.confidence) = floats;
+                Some(a)
+            },
+        )
+    }
+
+    proptest! {
+        /// Equal in every byte, so in every field.
+        #[test]
+        fn any_attempts_come_back_exactly(odd in vec(odd_attempt(), 1..40), plain in 0u64..20) {
+            let mut records: Vec<Stored> = odd.iter().map(stored).collect();
+            records.extend((0..plain).map(|n| stored(&attempt(n))));
+            let (back, packed) = round(&records);
+            prop_assert!(packed.is_some() || odd.iter().all(|a| u32::try_from(a.duration_ms).is_err()));
+            prop_assert!(back == records);
+            for ((kind, schema, _, payload), attempt) in back.iter().zip(&odd) {
+                let Ok(Entry::Attempt(back)) = decode(*kind, *schema, payload) else { panic!("not an attempt") };
+                // NaN is not equal to itself.
+                prop_assert_eq!(format!("{back:?}"), format!("{attempt:?}"));
+            }
+        }
+
+        /// Records of other kinds and versions, and bytes that are no record, are kept as they are.
+        #[test]
+        fn any_records_come_back_exactly(
+            odd in vec((0u16..4, 0u16..4, any::<u64>(), vec(any::<u8>(), 0..300)), 0..20),
+            at in 0usize..20,
+            flip in (any::<u16>(), 0u8..8),
+        ) {
+            let mut records: Vec<Stored> = odd;
+            let place = at.min(records.len());
+            records.insert(place, stored(&attempt(1)));
+            // A record that decodes, but is not what this release would write.
+            let mut other = stored(&attempt(2));
+            let byte = usize::from(flip.0) % other.3.len();
+            other.3[byte] ^= 1 << flip.1;
+            records.insert(place, other);
+            let (back, packed) = round(&records);
+            prop_assert!(packed.is_some() && back == records);
+        }
+
+        /// Bytes that passed the checksum may still be wrong: they are refused or read, and never panic.
+        #[test]
+        fn damaged_blocks_never_panic(flips in vec((any::<u32>(), 0u8..8), 1..6), cut in any::<u16>()) {
+            let records: Vec<Stored> = (0..12).map(|n| stored(&attempt(n))).collect();
+            let (_, packed) = round(&records);
+            let mut packed = packed.unwrap();
+            for (at, bit) in flips {
+                let (at, cold) = (at as usize, packed.hot.len());
+                match at % (cold + packed.cold.len()) {
+                    at if at < cold => packed.hot[at] ^= 1 << bit,
+                    at => packed.cold[at - cold] ^= 1 << bit,
+                }
+            }
+            let _ = unpacked(&packed, records.len());
+            packed.cold.truncate(usize::from(cut) % packed.cold.len());
+            prop_assert!(unpacked(&packed, records.len()).is_err());
+        }
     }
 }
