@@ -60,7 +60,7 @@ class Segment:
         (self.previous,) = struct.unpack_from("<I", block, 72)
         (self.previous_len,) = struct.unpack_from("<Q", block, 80)
         (incompatible,) = struct.unpack_from("<Q", block, 128)
-        assert incompatible & ~1 == 0
+        assert incompatible & ~3 == 0
         self.end = struct.unpack_from("<Q", block, 136)[0] if incompatible & 1 else None
 
     def records(self):
@@ -76,6 +76,8 @@ class Segment:
                 size, record_kind, schema = struct.unpack_from("<IHH", payload, offset)
                 yield seq + n, record_kind, schema, payload[offset + 16 : offset + 16 + size]
                 offset += 16 + (size + 7) // 8 * 8
+            if kind == 4:
+                yield from block(seq, payload)
             at += (48 + length + 15) // 16 * 16
 
 
@@ -123,6 +125,170 @@ class Archive:
         return None if code == 0 else self.text(other) if code == 255 else names[code - 1]
 
 
+class Column:
+    """Takes values from the front of bytes."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def take(self, size):
+        self.at += size
+        assert self.at <= len(self.data)
+        return self.data[self.at - size : self.at]
+
+    def get(self, code):
+        return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
+
+    def varint(self):
+        value, shift, byte = 0, 0, 0x80
+        while byte & 0x80:
+            byte = self.get("B")
+            value, shift = value | (byte & 0x7F) << shift, shift + 7
+        return value
+
+    def name(self):
+        return self.take(self.varint()).decode()
+
+
+def lz4(data, length):
+    """Decompresses one block of LZ4."""
+    column, out = Column(data), bytearray()
+
+    def extended(size):
+        more = size == 15
+        while more:
+            byte = column.get("B")
+            size, more = size + byte, byte == 255
+        return size
+
+    while True:
+        token = column.get("B")
+        out += column.take(extended(token >> 4))
+        if column.at == len(data):
+            assert len(out) == length
+            return bytes(out)
+        back = column.get("H")
+        for _ in range(extended(token & 15) + 4):
+            out.append(out[-back])
+
+
+def block(first_seq, payload):
+    """Yields the records of a block; an attempt in columns as a dict."""
+    schema, codec, count, hot_len, cold_len, raw_len, gaps_len, _, _ = struct.unpack_from("<HHIIIIIII", payload)
+    assert schema == 3 and codec in (0, 1)
+    at = 32 + (hot_len + 15) // 16 * 16
+    cold = payload[at : at + cold_len] if codec == 0 else lz4(payload[at : at + cold_len], raw_len)
+    gaps, skips, place = Column(payload[at + cold_len : at + cold_len + gaps_len]), {}, 0
+    while gaps.at < gaps_len:
+        place += gaps.varint()
+        skips[place] = gaps.varint()
+    hot, whole_cold = Archive(payload[32 : 32 + hot_len], hot_len - 88), Column(cold)
+    columns = [Column(whole_cold.take(whole_cold.get("I"))) for _ in range(10)]
+    shapes = []
+    while columns[4].at < len(columns[4].data):
+        shapes.append(columns[4].take(columns[4].varint()))
+    tables = {
+        "texts": [text.text(0) for text in hot.list(8, 8)],
+        "outcomes": hot.list(24, 48),
+        "at": [at.get("I", 0) + hot.get("q", 0) for at in hot.list(40, 4)] or [at.get("q", 0) for at in hot.list(48, 8)],
+        "took": [took.get("I", 0) for took in hot.list(56, 4)],
+        "outcome": [number.get("H", 0) for number in hot.list(72, 2)],
+        "id": [bytes(n.data[n.at : n.at + 10]) for n in hot.list(80, 10)],
+    }
+    whole, seq, row = {place.get("H", 0) for place in hot.list(32, 2)}, first_seq, 0
+    for place in range(count):
+        seq += skips.get(place, 0)
+        if place in whole:
+            kind, schema, _ = columns[9].get("H"), columns[9].get("H"), columns[9].get("Q")
+            yield seq, kind, schema, columns[9].take(columns[9].varint())
+        else:
+            yield seq, 1, None, packed_attempt(tables, row, columns, Column(shapes[columns[3].varint()]))
+            row += 1
+        seq += 1
+
+
+def packed_attempt(tables, row, columns, shape):
+    """Builds an attempt from its row."""
+    outcome, texts, at = tables["outcomes"][tables["outcome"][row]], tables["texts"], tables["at"][row]
+    numbers, literal_lens, literals, floats = columns[5:9]
+
+    def text(offset):
+        number = outcome.get("I", offset)
+        return texts[number - 1] if number else ""
+
+    def name(names, offset, other):
+        code = outcome.get("B", offset)
+        return None if code == 0 else text(other) if code == 255 else names[code - 1]
+
+    def literal():
+        return literals.take(literal_lens.varint()).decode()
+
+    url = columns[2].take(columns[1].varint()).decode()
+    values = []
+
+    def value():
+        way = shape.get("B")
+        if way == 0:
+            return literal()
+        if way == 1:
+            host = re.split("[/?#]", url.split("://", 1)[1])[0].rsplit("@", 1)[-1].split(":", 1)[0]
+            return host.removeprefix("www.")
+        if way == 6:
+            return texts[shape.varint()]
+        if way == 7:
+            return texts[numbers.varint()]
+        earlier = values[shape.get("B")]
+        if way == 2:
+            return earlier
+        if way == 3:
+            return earlier.encode()[-numbers.varint() :].decode()
+        if way == 4:
+            return earlier + "|" + values[shape.get("B")]
+        assert way == 5
+        path = url.split("://", 1)[1].split("/", 1)[1]
+        return earlier + "|" + re.split("[/?#]", path)[0]
+
+    zigzag = columns[0].varint()
+    time = (zigzag >> 1 ^ -(zigzag & 1)) + at
+    link = literal() if shape.get("B") else url
+    propensity = floats.get("d") if shape.get("B") else None
+    confidence = floats.get("d") if shape.get("B") else None
+    headers = {}
+    for _ in range(shape.varint()):
+        header = shape.name()
+        headers[header] = value()
+    heuristics = []
+    for _ in range(shape.varint()):
+        code = shape.get("B")
+        kind = shape.name() if code == 255 else TYPES[code - 1]
+        importance = floats.get("f") if shape.get("B") else None
+        values.append(value())
+        heuristics.append({"type": kind, "value": values[-1], "importance": importance})
+    return {
+        "id": str(uuid.UUID(bytes=struct.pack(">Q", time & 0xFFFFFFFFFFFF)[2:] + tables["id"][row])),
+        "link": link,
+        "url": url,
+        "fetcher": text(8),
+        "success": bool(outcome.get("B", 34)),
+        "is_banned": bool(outcome.get("B", 35)),
+        "error_type": name(ERRORS, 36, 12),
+        "http_status": outcome.get("H", 32) or None,
+        "response_headers": headers,
+        "duration_ms": tables["took"][row],
+        "attempted_at_ms": at,
+        "source": name(SOURCES, 37, 16),
+        "propensity": propensity,
+        "hint": None if outcome.get("B", 38) == 0 else HINTS[outcome.get("B", 38) - 1],
+        "weight": outcome.get("d", 0),
+        "try_no": outcome.get("I", 28),
+        "shadow_fetcher": text(24) or None,
+        "heuristics": heuristics,
+        "rule": name(RULES, 39, 20),
+        "confidence": confidence,
+        "arm": ARMS[outcome.get("B", 40) - 1] if outcome.get("B", 40) else None,
+    }
+
+
 ATTEMPT_SIZES = {1: 144, 2: 176}
 
 
@@ -165,7 +331,7 @@ def main(folder):
     for segment in chain(Path(folder)):
         for seq, kind, schema, data in segment.records():
             if kind == 1:
-                attempts.append((seq, attempt(schema, data)))
+                attempts.append((seq, data if schema is None else attempt(schema, data)))
             elif kind == 5 and schema == 1:
                 stone = Archive(data, len(data) - 32)
                 domain, link = stone.optional(stone.text, 8, 4), stone.optional(stone.text, 20, 4)

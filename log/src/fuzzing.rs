@@ -10,9 +10,44 @@ use std::sync::Arc;
 use crate::directory::manifest::{SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest};
 use crate::format::{self, FRAME_HEADER_LEN, FRAME_MAGIC, HEADER_LEN, Link, SegmentHeader};
 use crate::fs::sim::SimFs;
-use crate::{LogOptions, ManualLog, Reader, RepairOptions, repair_with, verify_with};
+use crate::{
+    Block, BlockFormat, LogOptions, ManualLog, PackedBlock, Reader, RecordRef, RepairOptions, UnpackError, repair_with,
+    verify_with,
+};
 
 const DIR: &str = "/fuzz";
+
+/// The simplest layout of blocks: the payloads' lengths are hot, and everything is cold. Records of the kind
+/// [`UNPACKABLE`] keep their block from being packed.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainBlocks;
+
+/// A kind of records that [`PlainBlocks`] does not pack.
+pub const UNPACKABLE: u16 = 0xffff;
+
+impl BlockFormat for PlainBlocks {
+    fn pack(&self, records: &[RecordRef<'_>]) -> Option<PackedBlock> {
+        let mut packed = PackedBlock { schema: 1, ..PackedBlock::default() };
+        for record in records {
+            packed.hot.extend_from_slice(&(record.payload.len() as u32).to_le_bytes());
+            format::put_record(&mut packed.cold, record);
+        }
+        records.iter().all(|record| record.kind != UNPACKABLE).then_some(packed)
+    }
+
+    fn unpack(&self, block: &Block<'_>, f: &mut dyn FnMut(RecordRef<'_>)) -> Result<(), UnpackError> {
+        assert!(block.hot.as_ptr().align_offset(16) == 0, "hot bytes are read in place");
+        if block.schema != 1 {
+            return Err(UnpackError::Newer(format!("layout {} of a block", block.schema)));
+        }
+        let lens = block.hot.chunks(4).map(|len| len.try_into().map_or(0, u32::from_le_bytes) as usize);
+        if !lens.eq(format::Records::new(block.cold).map(|record| record.payload.len())) {
+            return Err(UnpackError::Bad);
+        }
+        format::Records::new(block.cold).for_each(f);
+        Ok(())
+    }
+}
 
 /// Uses `data` as a segment file.
 pub fn decode_segment(data: &[u8]) {
@@ -24,9 +59,24 @@ pub fn decode_frames(data: &[u8]) {
     try_directory(&[("seg-00000001-0000000000000001.fwl", with_checksums(data))]);
 }
 
+/// Uses `data` as the payload of a block.
+pub fn decode_block(data: &[u8]) {
+    let payload = format::AlignedBuf::copy_of(data);
+    for span in [1, 2, 3, 300] {
+        let Some(head) = format::BlockHead::decode(payload.bytes(), span) else { continue };
+        let numbers: Vec<u64> =
+            format::SeqNumbers::new(1, head.gaps(payload.bytes())).take(head.records as usize).collect();
+        assert!(numbers.is_sorted_by(|a, b| a < b) && numbers.last() == Some(&u64::from(span)));
+        let mut out = format::AlignedBuf::default();
+        if format::unpack_block(&head, payload.bytes(), &PlainBlocks, &mut out).is_ok() {
+            assert_eq!(format::count_records(out.bytes()), Some(u64::from(head.records)));
+        }
+    }
+}
+
 /// Uses `data` as a snapshot file.
 pub fn decode_snapshot(data: &[u8]) {
-    let _ = crate::read::snapshot::parse(crate::read::scan::AlignedBuf::copy_of(data), Path::new("fuzz"));
+    let _ = crate::read::snapshot::parse(crate::format::AlignedBuf::copy_of(data), Path::new("fuzz"));
 }
 
 /// Uses `data` as each of the manifests.
@@ -59,7 +109,7 @@ fn with_checksums(data: &[u8]) -> Vec<u8> {
         prev: Link::default(),
         fingerprint: [0; 16],
         compat: 0,
-        incompat: 0,
+        incompat: format::INCOMPAT_BLOCKS,
         born_len: HEADER_LEN as u64,
         alias: Link::default(),
     };
@@ -96,6 +146,7 @@ fn try_directory(files: &[(&str, Vec<u8>)]) {
     }
     let fs: Arc<SimFs> = Arc::new(fs);
     let Ok(reader) = Reader::open_with(fs.clone(), dir) else { return };
+    let reader = reader.with_blocks(&PlainBlocks);
     let mut last = 0;
     let read = reader.for_each(|seq, _| {
         assert!(seq > last);
@@ -114,6 +165,6 @@ fn try_directory(files: &[(&str, Vec<u8>)]) {
         }
     }
     if let Ok(reader) = Reader::open_with(fs, dir) {
-        let _ = reader.for_each(|_, _| {});
+        let _ = reader.with_blocks(&PlainBlocks).for_each(|_, _| {});
     }
 }

@@ -40,7 +40,7 @@ mod read;
 mod write;
 
 pub use error::{AppendError, Damage, Error, Lost, TornTail, UnknownName, WaitError};
-pub use format::{MAX_RECORD_LEN, RecordRef};
+pub use format::{Block, BlockFormat, MAX_RECORD_LEN, PackedBlock, RecordRef, UnpackError, get_varint, put_varint};
 pub use maintenance::compact::{CompactOptions, CompactReport, Maintenance};
 pub use maintenance::repair::{RepairOptions, RepairReport, repair, repair_checked, repair_with};
 pub use maintenance::throttle::{Throttle, lower_thread_priority};

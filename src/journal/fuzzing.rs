@@ -6,6 +6,7 @@
 //!
 //! Must not know: which fuzzer calls it.
 
+use fetchwise_log::{Block, BlockFormat as _, RecordRef};
 use rkyv::util::AlignedVec;
 
 use super::schema;
@@ -43,6 +44,36 @@ fn decode_version(kind: u16, version: u16, payload: &[u8]) {
     let again = schema::decode(encoded.kind, schema::version_of(encoded.kind), &encoded.payload);
     // Compared as text, because a NaN is not equal to itself.
     assert_eq!(again.ok().map(|again| format!("{again:?}")), Some(format!("{entry:?}")));
+}
+
+/// Unpacks `data` as a block of attempts: the number of records, the length of the hot part in 8-byte words, the hot
+/// part, the cold part. Records that come out can be packed and come out again.
+pub fn decode_block(data: &[u8]) {
+    let [records, words, parts @ ..] = data else { return };
+    let (hot, cold) = parts.split_at(parts.len().min(usize::from(*words) * 8));
+    let Some(records) = unpack(usize::from(*records), hot, cold) else { return };
+    let aligned: Vec<(RecordRef<'_>, AlignedVec)> =
+        records.iter().map(|(record, payload)| (RecordRef { payload: &[], ..*record }, aligned(payload))).collect();
+    let again: Vec<RecordRef<'_>> = aligned.iter().map(|(record, payload)| RecordRef { payload, ..*record }).collect();
+    let Some(packed) = schema::BLOCKS.pack(&again) else { return };
+    let back = unpack(again.len(), &packed.hot, &packed.cold);
+    assert!(back.is_some_and(|back| back == records), "what was packed comes out different");
+}
+
+fn aligned(bytes: &[u8]) -> AlignedVec {
+    let mut all = AlignedVec::new();
+    all.extend_from_slice(bytes);
+    all
+}
+
+fn unpack(records: usize, hot: &[u8], cold: &[u8]) -> Option<Vec<(RecordRef<'static>, Vec<u8>)>> {
+    let (hot, mut out) = (aligned(hot), Vec::new());
+    let block = Block { schema: 3, records, hot: &hot, cold };
+    let add = &mut |record: RecordRef<'_>| {
+        let RecordRef { kind, schema, key_hash, payload } = record;
+        out.push((RecordRef { kind, schema, key_hash, payload: &[] }, payload.to_vec()));
+    };
+    schema::BLOCKS.unpack(&block, add).ok().map(|()| out)
 }
 
 /// Decodes `data` as the sections of a snapshot. Each section is a kind, a length in 8-byte words, and that number of

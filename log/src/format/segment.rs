@@ -31,6 +31,8 @@ pub const SEAL_LEN: usize = 48;
 pub const TIME_UNKNOWN: i64 = i64::MIN;
 /// Incompatible flag: the file was rewritten by compaction or repair; sequence numbers may skip.
 pub const INCOMPAT_REWRITTEN: u64 = 1;
+/// Incompatible flag: frames of blocks may occur.
+pub const INCOMPAT_BLOCKS: u64 = 2;
 
 const BLOCK_LEN: usize = 256;
 const BLOCK_COPY: usize = 2048;
@@ -94,6 +96,11 @@ impl SegmentHeader {
     /// Returns true if compaction or repair wrote this file.
     pub fn is_rewritten(&self) -> bool {
         self.incompat & INCOMPAT_REWRITTEN != 0
+    }
+
+    /// Returns true if frames of blocks may occur.
+    pub fn has_blocks(&self) -> bool {
+        self.incompat & INCOMPAT_BLOCKS != 0
     }
 
     /// The header page.
@@ -175,7 +182,7 @@ impl SegmentHeader {
         let incompat = r.u64();
         let born_len = r.u64();
         let alias = r.link();
-        if incompat & !INCOMPAT_REWRITTEN != 0 {
+        if incompat & !(INCOMPAT_REWRITTEN | INCOMPAT_BLOCKS) != 0 {
             return Err(HeaderError::Newer(format!("incompatible flags {incompat:#x}")));
         }
         let header = Self {
@@ -220,6 +227,8 @@ pub enum FrameKind {
     Marker,
     /// The summary that ends a finished segment.
     Seal,
+    /// Records, packed.
+    Block,
 }
 
 /// The header of a frame.
@@ -233,7 +242,7 @@ pub struct FrameHeader {
     pub first_seq: u64,
     /// The offset that was durable when the frame was written.
     pub durable_off: u64,
-    /// How many records.
+    /// How many records; for a block, how many sequence numbers it spans.
     pub count: u32,
     /// What it holds.
     pub kind: FrameKind,
@@ -249,6 +258,7 @@ impl FrameHeader {
             FrameKind::Records => 1,
             FrameKind::Marker => 2,
             FrameKind::Seal => 3,
+            FrameKind::Block => 4,
         };
         let mut w = FieldWriter { bytes: &mut out, at: 8 };
         w.u32(self.payload_len).u32(self.pcrc).u64(self.first_seq).u64(self.durable_off).u32(self.count);
@@ -278,12 +288,13 @@ impl FrameHeader {
             1 => FrameKind::Records,
             2 => FrameKind::Marker,
             3 => FrameKind::Seal,
+            4 => FrameKind::Block,
             _ => return None,
         };
         let flags = r.u16();
         let max_time = r.i64();
         let len_ok = match kind {
-            FrameKind::Records => payload_len as usize <= MAX_PAYLOAD_LEN && count > 0,
+            FrameKind::Records | FrameKind::Block => payload_len as usize <= MAX_PAYLOAD_LEN && count > 0,
             FrameKind::Marker => payload_len == 0 && count == 0,
             FrameKind::Seal => payload_len as usize == SEAL_LEN && count == 0,
         };

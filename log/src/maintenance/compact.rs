@@ -17,7 +17,7 @@ use crate::directory::lock::{Guard, LOCK, MAINT_LOCK, acquire};
 use crate::directory::manifest::SnapshotManifest;
 use crate::directory::reserve;
 use crate::error::{Damage, Error};
-use crate::format::{FrameKind, Link, RecordRef, Records, TIME_UNKNOWN, record_len};
+use crate::format::{BlockFormat, Link, RecordRef, TIME_UNKNOWN, record_len};
 use crate::fs::{Fs, RealFs, SyncSite};
 use crate::maintenance::rewrite::{Builder, Identity};
 use crate::maintenance::snapshot::{publish_manifest, write_snapshot};
@@ -27,6 +27,7 @@ use crate::read::chain::ChainSegment;
 use crate::read::progress::Progress;
 use crate::read::segment_check::{GoodFrame, SegmentReport, scan_segment};
 use crate::read::snapshot::{Section, SnapshotCheck, SnapshotMeta};
+use crate::read::unpack::Unpacker;
 
 /// The options of a compaction.
 #[derive(Clone, Debug)]
@@ -50,6 +51,8 @@ pub struct CompactOptions {
     pub suppose_covered: u64,
     /// A dry run assumes that the last segment is sealed, as it is once a writer begins a new one.
     pub suppose_sealed: bool,
+    /// The layout of packed records. Segments that are not packed are rewritten so, and packed ones can be read.
+    pub blocks: Option<&'static dyn BlockFormat>,
     /// The throttle, which can stop the compaction with [`Error::Stopped`].
     pub throttle: Option<Arc<Throttle>>,
 }
@@ -66,6 +69,7 @@ impl CompactOptions {
             dry_run: false,
             suppose_covered: 0,
             suppose_sealed: false,
+            blocks: None,
             throttle: None,
         }
     }
@@ -298,16 +302,22 @@ impl<'a> Compaction<'a> {
         f: &mut dyn FnMut(u64, RecordRef<'_>, i64) -> Result<(), Error>,
     ) -> Result<SegmentReport, Error> {
         let mut failed = None;
+        let mut unpacker = Unpacker::new(self.options.blocks, self.dir);
         let mut visit = |frame: GoodFrame<'_>| {
             if self.options.throttle.as_ref().is_some_and(|throttle| !throttle.checkpoint()) {
                 failed = Some(Error::Stopped);
                 return false;
             }
-            if frame.header.kind != FrameKind::Records {
-                return true;
-            }
             let max_time = frame.header.max_time;
-            for (seq, record) in (frame.header.first_seq..).zip(Records::new(frame.payload)) {
+            let records = match unpacker.records(&segment.file.name, &frame) {
+                Ok(Some(records)) => records,
+                Ok(None) => return true,
+                Err(error) => {
+                    failed = Some(error);
+                    return false;
+                }
+            };
+            for (seq, record) in records.numbered() {
                 if let Err(e) = f(seq, record, max_time) {
                     failed = Some(e);
                     return false;
@@ -333,18 +343,25 @@ impl<'a> Compaction<'a> {
                 let alike = sealed[run.segments.start].file.header.fingerprint == segment.file.header.fingerprint;
                 alike && run.open && run.bytes + count.kept_bytes <= self.options.segment_bytes
             });
-            let open = drops || small;
+            let packs = self.options.blocks.is_some() && !segment.file.header.has_blocks();
+            let open = drops || small || packs;
             match runs.last_mut() {
                 Some(run) if joins && open => {
                     run.segments.end = i + 1;
                     run.bytes += count.kept_bytes;
                     run.kept += count.kept;
-                    run.drops |= drops;
+                    run.changes |= drops || packs;
                 }
-                _ => runs.push(Run { segments: i..i + 1, bytes: count.kept_bytes, kept: count.kept, drops, open }),
+                _ => runs.push(Run {
+                    segments: i..i + 1,
+                    bytes: count.kept_bytes,
+                    kept: count.kept,
+                    changes: drops || packs,
+                    open,
+                }),
             }
         }
-        runs.retain(|run| run.drops || run.segments.len() > 1);
+        runs.retain(|run| run.changes || run.segments.len() > 1);
         let file_len = |range: Range<usize>| sealed[range].iter().map(|s| s.file.file_len).sum::<u64>();
         let all_bytes = self.catalog.chain.iter().map(|s| s.file.file_len).sum::<u64>();
         let replaced: u64 = file_len(0..gone) + runs.iter().map(|run| file_len(run.segments.clone())).sum::<u64>();
@@ -431,6 +448,7 @@ impl<'a> Compaction<'a> {
             prev: first.file.header.prev,
             fingerprint: first.file.header.fingerprint,
             alias: Ok(alias_of(last)),
+            blocks: self.options.blocks,
         };
         let mut builder = Builder::create(self.fs, self.dir, &identity)?;
         for segment in segments {
@@ -457,7 +475,8 @@ struct Run {
     segments: Range<usize>,
     bytes: u64,
     kept: u64,
-    drops: bool,
+    /// Whether it drops or packs records.
+    changes: bool,
     /// Whether more may join.
     open: bool,
 }

@@ -204,7 +204,7 @@ impl Repair<'_> {
             let file = self.fs.open(&path).map_err(|e| Error::io("read", &path, e))?;
             let len = file.len().map_err(|e| Error::io("read", &path, e))?;
             let size = usize::try_from(len).map_err(|_| Error::Invalid(format!("{name} is too large")))?;
-            let mut bytes = crate::read::scan::AlignedBuf::zeroed(size);
+            let mut bytes = crate::format::AlignedBuf::zeroed(size);
             read_full_at(&*file, bytes.bytes_mut(), 0).map_err(|e| Error::io("read", &path, e))?;
             match parse(bytes, &path) {
                 Ok((snapshot, hash, of)) if of == store && snapshot.meta().covers_seq == covers_seq => {
@@ -391,6 +391,7 @@ impl Repair<'_> {
             prev,
             fingerprint: header.fingerprint,
             alias,
+            blocks: None,
         };
         let limit = alias.ok().map(|link| link.last_seq);
         let mut builder = Builder::create(self.fs, self.dir, &identity)?;
@@ -441,6 +442,7 @@ impl Repair<'_> {
             prev,
             fingerprint: model.fingerprint,
             alias,
+            blocks: None,
         };
         let limit = alias.ok().map(|link| link.last_seq);
         let inside = catalog.unreadable.iter().filter(|(number, _, _)| *number > after && *number <= until);
@@ -505,8 +507,11 @@ struct Slot {
 }
 
 fn add_frame(builder: &mut Builder<'_>, frame: &GoodFrame<'_>, limit: Option<u64>) -> Result<(), Error> {
-    if frame.header.kind != FrameKind::Records || limit.is_some_and(|limit| frame.header.next_seq() > limit + 1) {
+    if frame.records == 0 || limit.is_some_and(|limit| frame.header.next_seq() > limit + 1) {
         return Ok(());
+    }
+    if frame.header.kind == FrameKind::Block {
+        return builder.add_block(&frame.header, frame.records, frame.payload);
     }
     for (seq, record) in (frame.header.first_seq..).zip(Records::new(frame.payload)) {
         builder.add(seq, &record, frame.header.max_time)?;
@@ -524,9 +529,13 @@ fn each_good_frame(
     let mut scanner = Scanner::new(file, path, header, Extent::Open);
     loop {
         match scanner.step()? {
-            Step::Frame(header) => {
-                f(GoodFrame { header, end: scanner.offset, reached: None, payload: scanner.payload()? })?
-            }
+            Step::Frame(header) => f(GoodFrame {
+                header,
+                records: scanner.in_frame,
+                end: scanner.offset,
+                reached: None,
+                payload: scanner.payload()?,
+            })?,
             Step::End => return Ok(()),
             Step::Bad(_) => {
                 if scanner.skip_to_good()?.is_none() {

@@ -12,14 +12,19 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 use crate::format::segment_name;
 use crate::format::{
-    FRAME_HEADER_LEN, FrameHeader, FrameKind, HEADER_LEN, INCOMPAT_REWRITTEN, Link, MINOR, RecordRef, Seal,
-    SegmentHeader, TIME_UNKNOWN, next_digest, payload_crc, put_record, record_len,
+    BlockFormat, FRAME_HEADER_LEN, FrameHeader, FrameKind, HEADER_LEN, INCOMPAT_BLOCKS, INCOMPAT_REWRITTEN, Link,
+    MINOR, RecordRef, Records, Seal, SegmentHeader, TIME_UNKNOWN, next_digest, pack_block, payload_crc, put_record,
+    record_len,
 };
 use crate::fs::{Fs, FsFile, SyncSite, sync, write_all_at};
 use crate::read::scan::{Extent, Scanner, Step};
 
 /// A frame is cut when it has this many bytes.
 const FRAME_BYTES: usize = 1 << 20;
+/// A block is cut when it has this many records, or this many bytes before they are packed. So an unpacked block is not
+/// larger than a batch of a replay.
+const BLOCK_RECORDS: usize = 1024;
+const BLOCK_BYTES: usize = 512 << 10;
 
 /// The identity of the new segment.
 #[derive(Clone, Debug)]
@@ -35,6 +40,8 @@ pub(crate) struct Identity {
     /// What its successor says of the original. `None` for the last segment, which has no successor yet: then it stands
     /// for itself, up to this sequence number at least.
     pub(crate) alias: Result<Link, u64>,
+    /// The layout to pack records in.
+    pub(crate) blocks: Option<&'static dyn BlockFormat>,
 }
 
 /// A segment being built under a temporary name.
@@ -56,6 +63,10 @@ pub(crate) struct Builder<'a> {
     next_seq: u64,
     records: u64,
     max_time: i64,
+    blocks: Option<&'static dyn BlockFormat>,
+    /// Records to be packed, as the payload of a frame, and their numbers.
+    unpacked: Vec<u8>,
+    seqs: Vec<u64>,
 }
 
 impl<'a> Builder<'a> {
@@ -76,7 +87,8 @@ impl<'a> Builder<'a> {
             prev: identity.prev,
             fingerprint: identity.fingerprint,
             compat: 0,
-            incompat: INCOMPAT_REWRITTEN,
+            // Also if nothing in it can be packed: it was tried, and is not tried again.
+            incompat: INCOMPAT_REWRITTEN | if identity.blocks.is_some() { INCOMPAT_BLOCKS } else { 0 },
             born_len: HEADER_LEN as u64,
             alias: identity.alias.unwrap_or_default(),
         };
@@ -95,12 +107,71 @@ impl<'a> Builder<'a> {
             next_seq: header.first_seq,
             records: 0,
             max_time: TIME_UNKNOWN,
+            blocks: identity.blocks,
+            unpacked: Vec::new(),
+            seqs: Vec::new(),
             header,
         })
     }
 
     /// Adds a record; numbers must grow. `max_time` is that of the frame it comes from.
     pub(crate) fn add(&mut self, seq: u64, record: &RecordRef<'_>, max_time: i64) -> Result<(), Error> {
+        if self.blocks.is_none() {
+            return self.add_plain(seq, record, max_time);
+        }
+        let is_far = self.seqs.first().is_some_and(|first| seq - first >= u64::from(u32::MAX));
+        let is_full = self.unpacked.len() + record_len(record.payload.len()) > BLOCK_BYTES;
+        if is_full || is_far || self.seqs.len() == BLOCK_RECORDS {
+            self.end_block()?;
+        }
+        put_record(&mut self.unpacked, record);
+        self.seqs.push(seq);
+        self.frame_max_time = self.frame_max_time.max(max_time);
+        Ok(())
+    }
+
+    /// Writes the records that wait to be packed: as a block, or as records if that is not possible.
+    fn end_block(&mut self) -> Result<(), Error> {
+        let (Some(format), Some(&first), Some(&last)) = (self.blocks, self.seqs.first(), self.seqs.last()) else {
+            return Ok(());
+        };
+        let (unpacked, seqs) = (std::mem::take(&mut self.unpacked), std::mem::take(&mut self.seqs));
+        let max_time = std::mem::replace(&mut self.frame_max_time, TIME_UNKNOWN);
+        match pack_block(format, &unpacked, &seqs) {
+            Some(payload) => {
+                let (span, records) = ((last - first + 1) as u32, seqs.len() as u32);
+                self.write_block(first, span, records, max_time, &payload)?;
+            }
+            None => {
+                for (seq, record) in seqs.iter().zip(Records::new(&unpacked)) {
+                    self.add_plain(*seq, &record, max_time)?;
+                }
+                self.end_frame()?;
+            }
+        }
+        (self.unpacked, self.seqs) = (unpacked, seqs);
+        self.unpacked.clear();
+        self.seqs.clear();
+        Ok(())
+    }
+
+    /// Adds a block as it is.
+    pub(crate) fn add_block(&mut self, frame: &FrameHeader, records: u32, payload: &[u8]) -> Result<(), Error> {
+        self.end_frame()?;
+        self.header.incompat |= INCOMPAT_BLOCKS;
+        self.write_block(frame.first_seq, frame.count, records, frame.max_time, payload)
+    }
+
+    fn write_block(&mut self, first: u64, span: u32, records: u32, max_time: i64, block: &[u8]) -> Result<(), Error> {
+        self.bytes.extend_from_slice(block);
+        self.write_frame(FrameKind::Block, first, span, max_time)?;
+        self.max_time = self.max_time.max(max_time);
+        self.records += u64::from(records);
+        self.next_seq = first + u64::from(span);
+        Ok(())
+    }
+
+    fn add_plain(&mut self, seq: u64, record: &RecordRef<'_>, max_time: i64) -> Result<(), Error> {
         let continues = self.count > 0 && seq == self.next_seq;
         let fits = self.bytes.len() + record_len(record.payload.len()) <= FRAME_BYTES;
         if !(continues && fits) {
@@ -125,6 +196,7 @@ impl<'a> Builder<'a> {
     }
 
     fn try_finish(&mut self) -> Result<u64, Error> {
+        self.end_block()?;
         self.end_frame()?;
         let seal_len = crate::format::frame_len(crate::format::SEAL_LEN);
         self.header.born_len = self.offset + seal_len;

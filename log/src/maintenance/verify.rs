@@ -87,7 +87,7 @@ pub(crate) fn check_all(
     let total = reader.segments().map(|segment| segment.bytes).sum();
     let mut done = 0;
     for (index, segment) in reader.segments().enumerate() {
-        log.merge(reader.segment_for_each(index, 0, |_, _| {})?);
+        log.merge(reader.check_segment(index)?);
         done += segment.bytes;
         progress(Progress { done, total });
     }

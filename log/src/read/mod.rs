@@ -11,3 +11,4 @@ pub(crate) mod segment_check;
 pub(crate) mod shard;
 pub(crate) mod snapshot;
 pub(crate) mod times;
+pub(crate) mod unpack;

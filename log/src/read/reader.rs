@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Damage, Error, TornTail};
-use crate::format::{FrameKind, RECORD_HEADER_LEN, RecordRef, Records, TIME_UNKNOWN};
+use crate::format::{AlignedBuf, BlockFormat, RECORD_HEADER_LEN, RecordRef, TIME_UNKNOWN};
 use crate::fs::{Fs, RealFs};
 use crate::read::catalog::Catalog;
 use crate::read::chain::ChainSegment;
 use crate::read::resume_mark::ResumeMark;
-use crate::read::scan::{AlignedBuf, Extent};
+use crate::read::scan::Extent;
 use crate::read::segment_check::{GoodFrame, scan_segment, scan_segment_from};
+use crate::read::unpack::{FrameRecords, Unpacker};
 
 /// The log at the time when the reader was opened; the last segment at the time when it is read.
 ///
@@ -28,6 +29,7 @@ pub struct Reader {
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) dir: PathBuf,
     pub(super) catalog: Catalog,
+    pub(super) blocks: Option<&'static dyn BlockFormat>,
 }
 
 /// One segment of the log.
@@ -44,6 +46,8 @@ pub struct SegmentInfo {
     pub bytes: u64,
     /// True when compaction or repair wrote it.
     pub rewritten: bool,
+    /// True when its records may be packed.
+    pub packed: bool,
     /// The schema fingerprint in its header.
     pub fingerprint: [u8; 16],
 }
@@ -98,7 +102,14 @@ impl Reader {
     /// As [`open`](Self::open), on another file system.
     pub fn open_with(fs: Arc<dyn Fs>, dir: &Path) -> Result<Self, Error> {
         let catalog = Catalog::read(&*fs, dir)?;
-        Ok(Self { fs, dir: dir.to_owned(), catalog })
+        Ok(Self { fs, dir: dir.to_owned(), catalog, blocks: None })
+    }
+
+    /// Reads packed records too, which have this layout. Without it, a pass over a packed segment is an
+    /// [`Error::Invalid`].
+    #[must_use]
+    pub fn with_blocks(self, format: &'static dyn BlockFormat) -> Self {
+        Self { blocks: Some(format), ..self }
     }
 
     /// Refuses segments whose schema fingerprint is not among `known` (the first of which is this build's own).
@@ -123,6 +134,7 @@ impl Reader {
             next_seq: segment.next_seq(),
             bytes: segment.file.file_len,
             rewritten: segment.file.header.is_rewritten(),
+            packed: segment.file.header.has_blocks(),
             fingerprint: segment.file.header.fingerprint,
         })
     }
@@ -174,11 +186,8 @@ impl Reader {
         mut f: impl FnMut(u64, RecordRef<'_>),
     ) -> Result<Summary, Error> {
         let mut summary = Summary::default();
-        self.frames(index, &mut summary, |summary, frame| {
-            if frame.header.next_seq() <= seq {
-                return;
-            }
-            for (number, record) in (frame.header.first_seq..).zip(Records::new(frame.payload)) {
+        self.frames(index, seq, &mut summary, |summary, frame| {
+            for (number, record) in frame.numbered() {
                 if number >= seq {
                     summary.first_seq = summary.first_seq.or(Some(number));
                     summary.last_seq = Some(number);
@@ -209,10 +218,23 @@ impl Reader {
         };
         let from = mark.before(&segment.file.header, seq);
         let mut summary = Summary::default();
+        let (mut unpacker, mut failed) = (Unpacker::new(self.blocks, &self.dir), None);
         let report = segment.file.with_file(&*self.fs, |file| {
             scan_segment_from(&*self.fs, segment, file, from.as_ref(), &mut |frame| {
-                if frame.header.kind == FrameKind::Records && frame.header.next_seq() > seq {
-                    for (number, record) in (frame.header.first_seq..).zip(Records::new(frame.payload)) {
+                let records = if frame.header.next_seq() > seq && frame.header.first_seq <= upto {
+                    unpacker.records(&segment.file.name, &frame)
+                } else {
+                    Ok(None)
+                };
+                let records = match records {
+                    Ok(records) => records,
+                    Err(error) => {
+                        failed = Some(error);
+                        return false;
+                    }
+                };
+                if let Some(records) = records {
+                    for (number, record) in records.numbered() {
                         if number >= seq && number <= upto {
                             summary.first_seq = summary.first_seq.or(Some(number));
                             summary.last_seq = Some(number);
@@ -228,6 +250,9 @@ impl Reader {
             })
         })?;
         summary.max_time = (report.max_time != TIME_UNKNOWN).then_some(report.max_time);
+        if let Some(error) = failed {
+            return Err(error);
+        }
         (summary.torn, summary.damage) = (report.torn, report.damage);
         Ok(summary)
     }
@@ -239,23 +264,60 @@ impl Reader {
         RecordIter { reader: self, segment: 0, ready }
     }
 
+    /// Calls `f` with the records of each frame that has some from `seq` on.
     pub(crate) fn frames(
         &self,
         index: usize,
+        seq: u64,
         summary: &mut Summary,
-        mut f: impl FnMut(&mut Summary, GoodFrame<'_>),
+        mut f: impl FnMut(&mut Summary, FrameRecords<'_>),
+    ) -> Result<(), Error> {
+        let file = self.catalog.chain.get(index).map_or("", |segment| &segment.file.name);
+        let (mut unpacker, mut failed) = (Unpacker::new(self.blocks, &self.dir), None);
+        self.good_frames(index, summary, |summary, frame| {
+            if frame.header.next_seq() <= seq {
+                return true;
+            }
+            match unpacker.records(file, &frame) {
+                Ok(Some(records)) => f(summary, records),
+                Ok(None) => {}
+                Err(error) => failed = Some(error),
+            }
+            failed.is_none()
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Checks the `index`-th segment as [`segment_for_each`](Self::segment_for_each) does, without unpacking anything
+    /// if this reader does not know the layout.
+    pub(crate) fn check_segment(&self, index: usize) -> Result<Summary, Error> {
+        if self.blocks.is_some() {
+            return self.segment_for_each(index, 0, |_, _| {});
+        }
+        let mut summary = Summary::default();
+        self.good_frames(index, &mut summary, |summary, frame| {
+            summary.records += u64::from(frame.records);
+            if frame.records > 0 {
+                summary.first_seq = summary.first_seq.or(Some(frame.header.first_seq));
+                summary.last_seq = Some(frame.header.next_seq() - 1);
+            }
+            true
+        })?;
+        Ok(summary)
+    }
+
+    fn good_frames(
+        &self,
+        index: usize,
+        summary: &mut Summary,
+        mut f: impl FnMut(&mut Summary, GoodFrame<'_>) -> bool,
     ) -> Result<(), Error> {
         let Some(segment) = self.catalog.chain.get(index) else {
             return Err(Error::Invalid(format!("there is no segment {index}")));
         };
-        let report = segment.file.with_file(&*self.fs, |file| {
-            scan_segment(&*self.fs, segment, file, &mut |frame| {
-                if frame.header.kind == FrameKind::Records {
-                    f(summary, frame);
-                }
-                true
-            })
-        })?;
+        let report = segment
+            .file
+            .with_file(&*self.fs, |file| scan_segment(&*self.fs, segment, file, &mut |frame| f(summary, frame)))?;
         summary.bytes += match segment.extent {
             Extent::Fixed(end) => end,
             Extent::Open => report.end.valid_len,
@@ -339,10 +401,10 @@ impl RecordIter<'_> {
     fn load(&mut self) {
         let mut summary = Summary::default();
         let ready = &mut self.ready;
-        let read = self.reader.frames(self.segment, &mut summary, |_, frame| {
+        let read = self.reader.frames(self.segment, 0, &mut summary, |_, frame| {
             let mut at = 0;
             let buf = Arc::new(AlignedBuf::copy_of(frame.payload));
-            for (seq, record) in (frame.header.first_seq..).zip(Records::new(frame.payload)) {
+            for (seq, record) in frame.numbered() {
                 let start = at + RECORD_HEADER_LEN;
                 let range = start..start + record.payload.len();
                 at = range.end.next_multiple_of(8);

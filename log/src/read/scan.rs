@@ -1,6 +1,6 @@
 //! The scanner of one segment: reads frame by frame and classifies the end of the good frames.
 //!
-//! Owns: the aligned read window, the definition of a good frame in its context, the search for frames after a bad one.
+//! Owns: the read window, the definition of a good frame in its context, the search for frames after a bad one.
 //!
 //! Invariants: an I/O error is returned as an error and is never taken for damage; every loop moves on by at least 16
 //! bytes.
@@ -11,47 +11,12 @@ use std::path::Path;
 
 use crate::error::Error;
 use crate::format::{
-    FRAME_ALIGN, FRAME_HEADER_LEN, FRAME_MAGIC, FrameHeader, FrameKind, HEADER_LEN, Link, Seal, SegmentHeader,
-    TIME_UNKNOWN, count_records, next_digest, payload_crc,
+    AlignedBuf, BlockHead, FRAME_ALIGN, FRAME_HEADER_LEN, FRAME_MAGIC, FrameHeader, FrameKind, HEADER_LEN, Link, Seal,
+    SegmentHeader, TIME_UNKNOWN, count_records, next_digest, payload_crc,
 };
 use crate::fs::{FsFile, read_full_at};
 
 const WINDOW_LEN: usize = 1 << 20;
-
-/// Bytes that start at an address divisible by 16.
-#[derive(Debug, Default)]
-pub(crate) struct AlignedBuf {
-    bytes: Vec<u8>,
-    start: usize,
-    len: usize,
-}
-
-impl AlignedBuf {
-    pub(crate) fn zeroed(len: usize) -> Self {
-        let bytes = vec![0; len + 15];
-        // The heap block does not move when the Vec does, so the offset stays right; the Vec is never grown.
-        let start = bytes.as_ptr().align_offset(16).min(15);
-        Self { bytes, start, len }
-    }
-
-    pub(crate) fn copy_of(bytes: &[u8]) -> Self {
-        let mut buf = Self::zeroed(bytes.len());
-        buf.bytes_mut().copy_from_slice(bytes);
-        buf
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes[self.start..self.start + self.len]
-    }
-
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + self.len]
-    }
-
-    fn len(&self) -> usize {
-        self.len
-    }
-}
 
 /// A window over a file that moves forward.
 struct Window<'f> {
@@ -138,6 +103,8 @@ pub(crate) struct Scanner<'f> {
     extent: Extent,
     /// One more than the largest sequence number that may occur, in a rewritten segment, where numbers may skip.
     gaps_up_to: Option<u64>,
+    /// Whether frames of blocks may occur.
+    has_blocks: bool,
     payload: (u64, usize),
     /// True when frames were left out: digest and counts are then of no use.
     skipped: bool,
@@ -150,6 +117,8 @@ pub(crate) struct Scanner<'f> {
     /// The largest durable_off seen in a good frame, and the state of the segment there.
     pub(crate) proven: u64,
     pub(crate) records: u64,
+    /// How many records the last good frame has.
+    pub(crate) in_frame: u32,
     pub(crate) sealed: bool,
     pub(crate) max_time: i64,
 }
@@ -163,6 +132,7 @@ impl<'f> Scanner<'f> {
             nonce: header.nonce,
             extent,
             gaps_up_to: header.is_rewritten().then(|| header.alias_next_seq()),
+            has_blocks: header.has_blocks(),
             payload: (0, 0),
             skipped: false,
             first_seq: header.first_seq,
@@ -171,6 +141,7 @@ impl<'f> Scanner<'f> {
             digest: header.digest(),
             proven: header.born_len,
             records: 0,
+            in_frame: 0,
             sealed: false,
             max_time: TIME_UNKNOWN,
         }
@@ -209,13 +180,15 @@ impl<'f> Scanner<'f> {
         if let Some(why) = self.misplaced_at(offset, &header, false) {
             return Ok(Step::Bad(why));
         }
-        if let Some(why) = self.bad_payload(&header, offset)? {
-            return Ok(Step::Bad(why));
-        }
+        let records = match self.check_payload(&header, offset)? {
+            Ok(records) => records,
+            Err(why) => return Ok(Step::Bad(why)),
+        };
         self.payload = (offset + FRAME_HEADER_LEN as u64, header.payload_len as usize);
         self.offset = offset + header.frame_len();
         self.next_seq = header.next_seq();
-        self.records += u64::from(header.count);
+        self.records += u64::from(records);
+        self.in_frame = records;
         self.digest = next_digest(self.digest, &raw);
         self.proven = self.proven.max(header.durable_off);
         self.sealed = header.kind == FrameKind::Seal;
@@ -249,7 +222,7 @@ impl<'f> Scanner<'f> {
         let mut from = self.offset + FRAME_ALIGN;
         while let Some((offset, header)) = self.next_header(from)? {
             let fits = self.misplaced_at(offset, &header, true).is_none();
-            if fits && self.bad_payload(&header, offset)?.is_none() {
+            if fits && self.check_payload(&header, offset)?.is_ok() {
                 self.offset = offset;
                 self.next_seq = header.first_seq;
                 self.skipped = true;
@@ -294,31 +267,41 @@ impl<'f> Scanner<'f> {
         }
     }
 
-    fn bad_payload(&mut self, header: &FrameHeader, offset: u64) -> Result<Option<&'static str>, Error> {
+    /// Returns how many records a good payload has, or what is wrong with it.
+    fn check_payload(&mut self, header: &FrameHeader, offset: u64) -> Result<Result<u32, &'static str>, Error> {
         let (first_seq, digest, records, skipped) = (self.first_seq, self.digest, self.records, self.skipped);
+        let has_blocks = self.has_blocks;
         let len = header.payload_len as usize;
         let rest = (header.frame_len() as usize) - FRAME_HEADER_LEN;
         let nonce = self.nonce;
         let bytes = self.window.get(offset + FRAME_HEADER_LEN as u64, rest)?;
         if bytes.len() < rest {
-            return Ok(Some("a frame is cut short"));
+            return Ok(Err("a frame is cut short"));
         }
         let (payload, padding) = bytes.split_at(len);
         if payload_crc(nonce, header.first_seq, payload) != header.pcrc {
-            return Ok(Some("a payload checksum is wrong"));
+            return Ok(Err("a payload checksum is wrong"));
         }
         if padding.iter().any(|&b| b != 0) {
-            return Ok(Some("padding is not zero"));
+            return Ok(Err("padding is not zero"));
         }
+        let mut found = header.count;
         let ok = match header.kind {
             FrameKind::Records => count_records(payload) == Some(u64::from(header.count)),
+            FrameKind::Block => match BlockHead::decode(payload, header.count) {
+                Some(head) if has_blocks => {
+                    found = head.records;
+                    true
+                }
+                _ => false,
+            },
             FrameKind::Marker => true,
             FrameKind::Seal => Seal::decode(payload).is_some_and(|seal| {
                 let counts = seal.digest == digest && seal.count == records;
                 seal.first_seq == first_seq && seal.last_seq.wrapping_add(1) == header.first_seq && (skipped || counts)
             }),
         };
-        Ok((!ok).then_some("a frame contradicts itself"))
+        Ok(if ok { Ok(found) } else { Err("a frame contradicts itself") })
     }
 
     /// The first header-valid frame at or after `from`.

@@ -35,6 +35,8 @@ pub(crate) struct SegmentReport {
 /// A good frame, handed to a visitor.
 pub(crate) struct GoodFrame<'a> {
     pub(crate) header: FrameHeader,
+    /// How many records it holds.
+    pub(crate) records: u32,
     /// Where it ends in the file.
     pub(crate) end: u64,
     /// From where a later scan may go on behind it.
@@ -68,8 +70,8 @@ pub(crate) fn scan_segment_from(
         match scanner.step()? {
             Step::Frame(header) => {
                 judge.rereads = 0;
-                let (end, reached) = (scanner.offset, scanner.reached());
-                if !visit(GoodFrame { header, end, reached, payload: scanner.payload()? }) {
+                let (end, reached, records) = (scanner.offset, scanner.reached(), scanner.in_frame);
+                if !visit(GoodFrame { header, records, end, reached, payload: scanner.payload()? }) {
                     break;
                 }
             }

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::error::Error;
-use crate::format::{RECORD_HEADER_LEN, RecordRef, Records, record_len};
+use crate::format::{AlignedBuf, RECORD_HEADER_LEN, RecordRef, record_len};
 use crate::read::progress::Progress;
 use crate::read::reader::{Reader, Summary};
-use crate::read::scan::AlignedBuf;
+use crate::read::unpack::FrameRecords;
 
 /// A batch is handed out when it has this many bytes.
 const BATCH_BYTES: usize = 512 << 10;
@@ -120,7 +120,7 @@ impl Reader {
                 break;
             }
             let next = summary.last_seq.map_or(seq, |last| last + 1);
-            let again = Self::open_with(self.fs.clone(), &self.dir)?;
+            let again = Self { blocks: self.blocks, ..Self::open_with(self.fs.clone(), &self.dir)? };
             if again.floor_seq() >= next {
                 // The records that come next were dropped and are in a snapshot now. This replay did not begin with
                 // that one.
@@ -148,16 +148,10 @@ impl Reader {
                 continue;
             }
             let mut part = Summary::default();
-            let read = self.frames(index, &mut part, |part, frame| {
-                let header = &frame.header;
-                if header.next_seq() <= seq {
-                    return;
-                }
-                let first = header.first_seq.max(seq);
-                part.first_seq = part.first_seq.or(Some(first));
-                part.last_seq = Some(header.next_seq() - 1);
-                part.records += header.next_seq() - first;
-                batches.add(header.first_seq, first, frame.payload);
+            let read = self.frames(index, seq, &mut part, |part, frame| {
+                part.records += batches.add(seq, &frame);
+                part.first_seq = part.first_seq.or_else(|| frame.seqs().find(|&first| first >= seq));
+                part.last_seq = Some(frame.header.next_seq() - 1);
             });
             summary.merge(part);
             if read.is_err() {
@@ -178,15 +172,17 @@ impl Batch {
         self.used + len <= self.bytes.bytes().len()
     }
 
-    /// Takes over a frame's payload, its records from `from` on.
-    fn add(&mut self, first_seq: u64, from: u64, payload: &[u8]) {
-        let start = self.used;
+    /// Takes over a frame's records from `from` on, and returns how many.
+    fn add(&mut self, from: u64, frame: &FrameRecords<'_>) -> u64 {
+        let (start, payload) = (self.used, frame.payload);
+        let mut added = 0;
         self.bytes.bytes_mut()[start..start + payload.len()].copy_from_slice(payload);
         self.used = (start + payload.len()).next_multiple_of(16);
         let shards = self.by_shard.len() as u64;
         let mut at = start + RECORD_HEADER_LEN;
-        for (seq, RecordRef { kind, schema, key_hash, payload }) in (first_seq..).zip(Records::new(payload)) {
+        for (seq, RecordRef { kind, schema, key_hash, payload }) in frame.numbered() {
             if seq >= from {
+                added += 1;
                 // A batch is no longer than a frame may be, or than `BATCH_BYTES`.
                 let (start, len) = (at as u32, payload.len() as u32);
                 let shard = (key_hash % shards) as usize;
@@ -194,6 +190,7 @@ impl Batch {
             }
             at += record_len(payload.len());
         }
+        added
     }
 
     fn payload(&self, place: &RecordPosition) -> &[u8] {
@@ -218,14 +215,15 @@ impl<'q> Batches<'q> {
         Batch { by_shard: vec![Vec::new(); shards], ..Batch::default() }
     }
 
-    fn add(&mut self, first_seq: u64, from: u64, payload: &[u8]) {
+    fn add(&mut self, from: u64, frame: &FrameRecords<'_>) -> u64 {
+        let payload = frame.payload;
         if !self.filling.fits(payload.len()) {
             self.hand_out();
             if !self.filling.fits(payload.len()) {
                 self.filling.bytes = AlignedBuf::zeroed(payload.len().max(BATCH_BYTES));
             }
         }
-        self.filling.add(first_seq, from, payload);
+        self.filling.add(from, frame)
     }
 
     /// Gives what has been filled to every shard.

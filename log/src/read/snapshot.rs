@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use crate::directory::manifest::{SNAPSHOT, SnapshotManifest, SnapshotRef};
 use crate::error::{Damage, Error};
+use crate::format::AlignedBuf;
 use crate::format::{FieldReader, HEADER_LEN, MAJOR, is_sealed};
 use crate::fs::{Fs, FsFile, RealFs, read_full_at};
 use crate::read::catalog::Catalog;
-use crate::read::scan::AlignedBuf;
 use xxhash_rust::xxh3::Xxh3;
 
 pub(crate) const HEADER_MAGIC: [u8; 8] = *b"\x89FWS\r\n\x1a\n";

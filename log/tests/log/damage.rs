@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::common::{DIR, Oracle, last_segment, options, reopen, report, scaled};
-use fetchwise_log::format::{FrameHeader, HEADER_LEN, SegmentHeader};
+use fetchwise_log::format::{FrameHeader, FrameKind, HEADER_LEN, SegmentHeader};
 use fetchwise_log::fs::sim::{Rng, SimFs, Survival};
+use fetchwise_log::fuzzing::PlainBlocks;
 use fetchwise_log::{CompactOptions, Error, Maintenance, ManualLog, Reader};
 
 /// How the last session of the log ended.
@@ -21,6 +22,8 @@ enum Ending {
     Killed,
     /// Closed properly, and a compaction merged the first two segments.
     Merged,
+    /// As merged, and its records were packed.
+    Packed,
 }
 
 struct Victim {
@@ -63,16 +66,22 @@ fn victim(ending: Ending, seed: u64) -> Victim {
             _ => log.close().unwrap(),
         }
     }
-    if ending == Ending::Merged {
+    if matches!(ending, Ending::Merged | Ending::Packed) {
         let maintenance = Maintenance::lock_with(Arc::new(fs.clone()), Path::new(DIR)).unwrap();
         let mut options = CompactOptions::new(0, 0);
         options.max_jump = None;
+        options.blocks = if ending == Ending::Packed { Some(&PlainBlocks) } else { None };
         let done = maintenance.compact(&options, &mut |_, _| true, &mut |_| {}).unwrap();
         assert_eq!(done.rewritten, 1);
     }
     let fs = fs.crash(Survival::All, &mut rng);
     let last = last_segment(&fs);
     let (frames, born_len) = frames_of(&fs.read(&last).unwrap());
+    if ending == Ending::Packed {
+        let segment = fs.files().into_iter().find(|f| f.extension().is_some_and(|e| e == "fwl")).unwrap();
+        let (frames, _) = frames_of(&fs.read(&segment).unwrap());
+        assert!(frames.iter().any(|(_, frame)| frame.kind == FrameKind::Block), "nothing was packed");
+    }
     Victim { fs, oracle, ending, last, frames, born_len }
 }
 
@@ -104,7 +113,7 @@ impl Victim {
     /// Returns the first record that the changed content of the last segment no longer proves durable. Only such
     /// records may be missing without a report.
     fn excused_from(&self, changed: &[u8]) -> u64 {
-        if matches!(self.ending, Ending::Closed | Ending::Merged) {
+        if matches!(self.ending, Ending::Closed | Ending::Merged | Ending::Packed) {
             return u64::MAX;
         }
         let original = self.fs.read(&self.last).unwrap();
@@ -117,7 +126,7 @@ impl Victim {
 
     fn judge(&self, excused_from: u64, tally: &mut Tally) -> Result<(), String> {
         let reader = match Reader::open_with(Arc::new(self.fs.clone()), Path::new(DIR)) {
-            Ok(reader) => reader,
+            Ok(reader) => reader.with_blocks(&PlainBlocks),
             // A flip must not look like a newer version: checksums are checked first.
             Err(e) => return Err(format!("the reader failed: {e}")),
         };
@@ -169,7 +178,7 @@ impl Victim {
     }
 }
 
-const ENDINGS: [Ending; 4] = [Ending::Closed, Ending::Marked, Ending::Killed, Ending::Merged];
+const ENDINGS: [Ending; 5] = [Ending::Closed, Ending::Marked, Ending::Killed, Ending::Merged, Ending::Packed];
 
 #[test]
 fn every_truncation_is_repaired_or_refused() {
@@ -279,12 +288,13 @@ fn any_lost_or_foreign_file_is_detected() {
                     assert!(is_segment && e.damage().len() == 1, "{path:?}: {e}");
                     let (first, last) = e.damage()[0].records.unwrap();
                     let mut left = BTreeSet::new();
-                    let reader = Reader::open_with(Arc::new(copy), Path::new(DIR)).unwrap();
+                    let reader = Reader::open_with(Arc::new(copy), Path::new(DIR)).unwrap().with_blocks(&PlainBlocks);
                     reader.for_each(|seq, _| assert!(left.insert(seq))).unwrap();
                     let lost: Vec<u64> = (1..=total).filter(|seq| !left.contains(seq)).collect();
                     assert_eq!(first, lost[0], "{path:?}: {e}");
                     // The manifest knows only the beginning of the last segment of a log that was not closed.
-                    let known = path != victim.last || matches!(ending, Ending::Closed | Ending::Merged);
+                    let known =
+                        path != victim.last || matches!(ending, Ending::Closed | Ending::Merged | Ending::Packed);
                     let end = lost[lost.len() - 1];
                     assert!(if known { last == end } else { last <= end }, "{path:?}: {e}");
                 }

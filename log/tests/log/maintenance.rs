@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::common::{DIR, Oracle, dir, reopen, report, scaled};
 use fetchwise_log::fs::SyncSite;
 use fetchwise_log::fs::sim::{Fault, Rng, SimFs, Survival};
+use fetchwise_log::fuzzing::PlainBlocks;
 use fetchwise_log::{
     CompactOptions, CompactReport, Durability, Error, Log, LogOptions, Maintenance, OnFull, Reader, Record,
     RepairOptions, Section, SnapshotMeta, load_snapshot_with, repair_with, verify_with,
@@ -33,6 +34,7 @@ fn compact(fs: &SimFs, floor_seq: u64) -> Result<CompactReport, Error> {
     let maintenance = Maintenance::lock_with(Arc::new(fs.clone()), &dir())?;
     let mut options = CompactOptions::new(floor_seq, 0);
     options.max_jump = None;
+    options.blocks = Some(&PlainBlocks);
     maintenance.compact(&options, &mut |seq, _| keep(seq), &mut |_| {})
 }
 
@@ -82,6 +84,7 @@ fn tell(fs: &SimFs, story: &mut Story) -> Result<(), Error> {
 /// Checks what a crash left: every record that must be there is, every other one is right, snapshots are good.
 fn check(fs: &SimFs, story: &Story) -> Result<(), String> {
     let reader = Reader::open_with(Arc::new(fs.clone()), Path::new(DIR)).map_err(|e| e.to_string())?;
+    let reader = reader.with_blocks(&PlainBlocks);
     let mut seen = Vec::new();
     let mut wrong = None;
     let summary = reader
@@ -137,7 +140,7 @@ fn compaction_drops_all_droppable_records_and_no_others() {
     check(&fs, &story).unwrap();
     let mut seen = Vec::new();
     let fs: Arc<SimFs> = Arc::new(fs);
-    Reader::open_with(fs.clone(), &dir()).unwrap().for_each(|seq, _| seen.push(seq)).unwrap();
+    Reader::open_with(fs.clone(), &dir()).unwrap().with_blocks(&PlainBlocks).for_each(|seq, _| seen.push(seq)).unwrap();
     let floor = load_snapshot_with(fs.clone(), &dir()).unwrap().floor_seq;
     assert_eq!(floor, 40);
     let total = story.oracle.given.len() as u64;
@@ -147,6 +150,7 @@ fn compaction_drops_all_droppable_records_and_no_others() {
     take_snapshot(&fs, 80).unwrap();
     let maintenance = Maintenance::lock_with(fs.clone(), &dir()).unwrap();
     let mut options = CompactOptions::new(u64::MAX, 0);
+    options.blocks = Some(&PlainBlocks);
     options.max_jump = None;
     options.dry_run = true;
     let before = fs.files();
@@ -158,7 +162,7 @@ fn compaction_drops_all_droppable_records_and_no_others() {
     assert!(done.bytes.1 < done.bytes.0);
     assert_eq!(done.floor_seq, 60, "the older snapshot bounds the floor");
     let mut seen = Vec::new();
-    Reader::open_with(fs.clone(), &dir()).unwrap().for_each(|seq, _| seen.push(seq)).unwrap();
+    Reader::open_with(fs.clone(), &dir()).unwrap().with_blocks(&PlainBlocks).for_each(|seq, _| seen.push(seq)).unwrap();
     assert_eq!(seen, (61..=total).collect::<Vec<_>>());
     drop(maintenance);
     let (_, recovery) = reopen(&fs).unwrap();
@@ -169,11 +173,20 @@ fn compaction_drops_all_droppable_records_and_no_others() {
 fn the_clock_guard_refuses_a_jump() {
     let fs = SimFs::new(1);
     tell(&fs, &mut Story::default()).unwrap();
-    let newest =
-        Reader::open_with(Arc::new(fs.clone()), &dir()).unwrap().for_each(|_, _| {}).unwrap().max_time.unwrap();
+    let newest = Reader::open_with(Arc::new(fs.clone()), &dir())
+        .unwrap()
+        .with_blocks(&PlainBlocks)
+        .for_each(|_, _| {})
+        .unwrap()
+        .max_time
+        .unwrap();
     let maintenance = Maintenance::lock_with(Arc::new(fs.clone()), &dir()).unwrap();
     let day = 24 * 3600 * 1000;
-    let compact = |now| maintenance.compact(&CompactOptions::new(60, now), &mut |_, _| true, &mut |_| {});
+    let compact = |now| {
+        let mut options = CompactOptions::new(60, now);
+        options.blocks = Some(&PlainBlocks);
+        maintenance.compact(&options, &mut |_, _| true, &mut |_| {})
+    };
     assert!(matches!(compact(newest + 3 * day), Err(Error::Invalid(_))));
     compact(newest + day).unwrap();
 }
@@ -319,7 +332,8 @@ fn a_snapshot_waits_for_the_disk_and_later_losses_are_detected() {
     for error in [reopen(&fs).unwrap_err(), compact(&fs, 0).unwrap_err()] {
         assert!(error.is_refusal(), "{error}");
     }
-    let summary = Reader::open_with(Arc::new(fs.clone()), &dir()).unwrap().for_each(|_, _| {}).unwrap();
+    let summary =
+        Reader::open_with(Arc::new(fs.clone()), &dir()).unwrap().with_blocks(&PlainBlocks).for_each(|_, _| {}).unwrap();
     assert!(summary.damage[0].records.is_some_and(|(_, last)| last >= 2), "{:?}", summary.damage);
     let options = RepairOptions::salvaging();
     assert_eq!(repair_with(Arc::new(fs.clone()), &dir(), options).unwrap().remaining, []);
@@ -417,7 +431,7 @@ fn repair_keeps_good_records_and_reports_lost_ones() {
             }
             assert!(cut.is_ok(), "seed {seed}: {cut:?}");
         }
-        let before = Reader::open_with(arc.clone(), &dir()).unwrap();
+        let before = Reader::open_with(arc.clone(), &dir()).unwrap().with_blocks(&PlainBlocks);
         let mut readable = Vec::new();
         before.for_each(|seq, _| readable.push(seq)).unwrap();
         let done = repair_with(arc, &dir(), options).unwrap();
@@ -432,7 +446,7 @@ fn repair_keeps_good_records_and_reports_lost_ones() {
 
 fn check_repaired(fs: &SimFs, oracle: &Oracle, readable: Option<&[u64]>, total: u64, seed: u64) {
     let mut kept = Vec::new();
-    let reader = Reader::open_with(Arc::new(fs.clone()), &dir()).unwrap();
+    let reader = Reader::open_with(Arc::new(fs.clone()), &dir()).unwrap().with_blocks(&PlainBlocks);
     let summary = reader
         .for_each(|seq, record| {
             assert_eq!(record.payload, oracle.given[seq as usize - 1], "seed {seed}: record {seq}");

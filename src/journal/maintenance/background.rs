@@ -28,6 +28,8 @@ use fetchwise_types::time::{Clock, Timestamp};
 const REST_PERCENT: u32 = 100;
 /// Interval of checks for old attempts, whose share changes slowly.
 const SHARE_EVERY: Duration = Duration::from_secs(600);
+/// Bytes of sealed segments without packed records from which on packing them pays.
+const WORTH_PACKING: u64 = 64 << 20;
 /// Delay before the next try after a failure.
 const FAILED_FOR: Duration = Duration::from_secs(600);
 /// Longest retention that can be configured.
@@ -90,6 +92,11 @@ pub enum CompactCause {
     Full {
         /// Disk usage in bytes.
         taken: u64,
+    },
+    /// A large share of the log was not packed yet.
+    Unpacked {
+        /// Bytes of segments that were not packed.
+        bytes: u64,
     },
 }
 
@@ -261,6 +268,8 @@ impl Worker {
             let share = expired_share(&self.dir, self.clock.now(), self.options.retain)?;
             if share >= least {
                 self.compact(CompactCause::Expired { share }, None)?;
+            } else if let Some(bytes) = worth_packing(&self.dir)? {
+                self.compact(CompactCause::Unpacked { bytes }, None)?;
             }
         }
         Ok(())
@@ -272,9 +281,20 @@ impl Worker {
         if usage.total <= high || usage.total <= self.stuck_at_bytes.saturating_add(self.options.segment_bytes) {
             return Ok(());
         }
+        self.throttle.set_rest_percent(if usage.total > most { 0 } else { REST_PERCENT });
+        // Packing drops nothing, and is often enough.
+        let usage = if unpacked_bytes(&self.dir)?.0 > 0 {
+            self.compact(CompactCause::Full { taken: usage.total }, Some(u64::MAX))?;
+            self.usage()?
+        } else {
+            usage
+        };
+        let high = self.options.high(most, &usage);
+        if usage.total <= high {
+            return Ok(());
+        }
         // Down to two thirds, so that the next compaction is some time away.
         let keep = (high / 3 * 2).saturating_sub(usage.total - usage.sealed);
-        self.throttle.set_rest_percent(if usage.total > most { 0 } else { REST_PERCENT });
         self.compact(CompactCause::Full { taken: usage.total }, Some(keep))?;
         let after = self.usage()?;
         // The next compaction can drop what a crawl has written meanwhile. Only sealed segments can shrink.
@@ -315,6 +335,21 @@ impl Worker {
         (self.on_event)(MaintenanceEvent::CompactionFinished { cause, done, took: begun.elapsed() });
         Ok(())
     }
+}
+
+/// Returns the bytes of sealed segments that are not packed, and of all segments.
+fn unpacked_bytes(dir: &Path) -> Result<(u64, u64), JournalError> {
+    let reader = open(dir)?;
+    let total = reader.segments().map(|segment| segment.bytes).sum();
+    let sealed = reader.segments().filter(|segment| segment.next_seq.is_some());
+    Ok((sealed.filter(|segment| !segment.packed).map(|segment| segment.bytes).sum(), total))
+}
+
+/// Returns the bytes of segments that are not packed, if a compaction for them pays. Each compaction reads the whole
+/// log.
+fn worth_packing(dir: &Path) -> Result<Option<u64>, JournalError> {
+    let (unpacked, total) = unpacked_bytes(dir)?;
+    Ok((unpacked >= WORTH_PACKING && unpacked >= total / 4).then_some(unpacked))
 }
 
 /// Returns the share of the log's bytes in segments whose newest record is older than `retain`. Segments that their

@@ -313,6 +313,7 @@ impl DropRules {
         if let Some(bytes) = options.segment_bytes {
             (log_options.segment_bytes, log_options.small_bytes) = (bytes, log_options.small_bytes.min(bytes / 4));
         }
+        log_options.blocks = Some(&schema::BLOCKS);
         log_options.dry_run = options.dry_run;
         log_options.suppose_covered = self.floor_seq;
         log_options.suppose_sealed = !report.writer_active;

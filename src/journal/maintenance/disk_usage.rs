@@ -13,7 +13,7 @@ use std::path::Path;
 use fetchwise_log::Throttle;
 
 use crate::journal::error::JournalError;
-use crate::journal::read::pass;
+use crate::journal::read::{open, pass};
 use crate::journal::schema;
 use fetchwise_types::time::Timestamp;
 
@@ -72,19 +72,35 @@ pub(super) fn cutoff(
     keep: u64,
     throttle: Option<&Throttle>,
 ) -> Result<Option<Timestamp>, JournalError> {
-    let minutes = sums(dir, floor_seq, throttle, &|at| Some(at.as_millis().div_euclid(MINUTE_MS)))?;
+    let (files, mut records) = (file_bytes(dir, floor_seq)?, 0);
+    let minutes = sums(dir, floor_seq, throttle, &mut records, &|at| Some(at.as_millis().div_euclid(MINUTE_MS)))?;
+    // Packed records take less space than the log hands out.
+    let keep =
+        (u128::from(keep) * u128::from(records.max(files)) / u128::from(files.max(1))).min(u64::MAX.into()) as u64;
     let Some((minute, room)) = first_too_many(&minutes, keep) else { return Ok(None) };
-    let within =
-        sums(dir, floor_seq, throttle, &|at| Some(at.as_millis()).filter(|at| at.div_euclid(MINUTE_MS) == minute))?;
+    let within = sums(dir, floor_seq, throttle, &mut 0, &|at| {
+        Some(at.as_millis()).filter(|at| at.div_euclid(MINUTE_MS) == minute)
+    })?;
     let last = first_too_many(&within, room).map(|(at, _)| at);
     Ok(last.map(|at| Timestamp::from_millis(at.saturating_add(1))))
 }
 
-/// Sums up the bytes of attempts by the value of `of` for their time.
+/// Returns the bytes of segments with records up to `floor_seq`.
+fn file_bytes(dir: &Path, floor_seq: u64) -> Result<u64, JournalError> {
+    let reader = open(dir)?;
+    let below = reader.segments().filter(|segment| match segment.next_seq {
+        Some(next) => next <= floor_seq.saturating_add(1),
+        None => floor_seq == u64::MAX,
+    });
+    Ok(below.map(|segment| segment.bytes).sum())
+}
+
+/// Sums up the bytes of attempts by the value of `of` for their time, and those of all records in `records`.
 fn sums(
     dir: &Path,
     floor_seq: u64,
     throttle: Option<&Throttle>,
+    records: &mut u64,
     of: &dyn Fn(Timestamp) -> Option<i64>,
 ) -> Result<BTreeMap<i64, u64>, JournalError> {
     let mut sums = BTreeMap::new();
@@ -92,6 +108,7 @@ fn sums(
         if seq > floor_seq || seq.is_multiple_of(256) && throttle.is_some_and(|throttle| !throttle.checkpoint()) {
             return Ok(());
         }
+        *records += record.stored_len();
         if let Some(attempt) = schema::attempt(record.kind, record.schema, record.payload)?
             && let Some(time) = of(attempt.at())
         {

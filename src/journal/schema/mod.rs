@@ -1,10 +1,12 @@
 //! Records of the log: the layout of each kind, and its conversion to the types that the rest of the crate uses.
 
+mod block;
 mod codec;
 mod codes;
 mod records;
 mod view;
 
+pub(crate) use block::BLOCKS;
 #[cfg(feature = "fuzzing")]
 pub(crate) use codec::encode;
 pub(crate) use codec::{
