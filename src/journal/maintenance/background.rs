@@ -28,8 +28,6 @@ use fetchwise_types::time::{Clock, Timestamp};
 const REST_PERCENT: u32 = 100;
 /// Interval of checks for old attempts, whose share changes slowly.
 const SHARE_EVERY: Duration = Duration::from_secs(600);
-/// Bytes of sealed segments without packed records from which on packing them pays.
-const WORTH_PACKING: u64 = 64 << 20;
 /// Delay before the next try after a failure.
 const FAILED_FOR: Duration = Duration::from_secs(600);
 /// Longest retention that can be configured.
@@ -92,11 +90,6 @@ pub enum CompactCause {
     Full {
         /// Disk usage in bytes.
         taken: u64,
-    },
-    /// A large share of the log was not packed yet.
-    Unpacked {
-        /// Bytes of segments that were not packed.
-        bytes: u64,
     },
 }
 
@@ -268,8 +261,6 @@ impl Worker {
             let share = expired_share(&self.dir, self.clock.now(), self.options.retain)?;
             if share >= least {
                 self.compact(CompactCause::Expired { share }, None)?;
-            } else if let Some(bytes) = worth_packing(&self.dir)? {
-                self.compact(CompactCause::Unpacked { bytes }, None)?;
             }
         }
         Ok(())
@@ -283,7 +274,7 @@ impl Worker {
         }
         self.throttle.set_rest_percent(if usage.total > most { 0 } else { REST_PERCENT });
         // Packing drops nothing, and is often enough.
-        let usage = if unpacked_bytes(&self.dir)?.0 > 0 {
+        let usage = if has_unpacked(&self.dir)? {
             self.compact(CompactCause::Full { taken: usage.total }, Some(u64::MAX))?;
             self.usage()?
         } else {
@@ -337,19 +328,9 @@ impl Worker {
     }
 }
 
-/// Returns the bytes of sealed segments that are not packed, and of all segments.
-fn unpacked_bytes(dir: &Path) -> Result<(u64, u64), JournalError> {
-    let reader = open(dir)?;
-    let total = reader.segments().map(|segment| segment.bytes).sum();
-    let sealed = reader.segments().filter(|segment| segment.next_seq.is_some());
-    Ok((sealed.filter(|segment| !segment.packed).map(|segment| segment.bytes).sum(), total))
-}
-
-/// Returns the bytes of segments that are not packed, if a compaction for them pays. Each compaction reads the whole
-/// log.
-fn worth_packing(dir: &Path) -> Result<Option<u64>, JournalError> {
-    let (unpacked, total) = unpacked_bytes(dir)?;
-    Ok((unpacked >= WORTH_PACKING && unpacked >= total / 4).then_some(unpacked))
+/// Returns whether a sealed segment is not packed.
+fn has_unpacked(dir: &Path) -> Result<bool, JournalError> {
+    Ok(open(dir)?.segments().any(|segment| segment.next_seq.is_some() && !segment.packed))
 }
 
 /// Returns the share of the log's bytes in segments whose newest record is older than `retain`. Segments that their

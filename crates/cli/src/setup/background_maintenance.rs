@@ -77,7 +77,6 @@ fn message(did: &MaintenanceEvent) -> Option<String> {
             let why = match cause {
                 CompactCause::Expired { share } => format!("{:.0} % of it had expired", share * 100.0),
                 CompactCause::Full { taken } => format!("it took {}", HumanBytes(*taken)),
-                CompactCause::Unpacked { bytes } => format!("{} of it were not packed", HumanBytes(*bytes)),
                 _ => "it was due".to_owned(),
             };
             Some(format!(
