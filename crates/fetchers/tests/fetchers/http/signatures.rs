@@ -277,8 +277,10 @@ async fn a_thousand_random_requests_verify_and_changed_ones_do_not() {
                     request.with_header("signature-agent", |value| value.replace("bot.", "bad.")),
                     request.with_header("signature-input", |value| value.replace(";created=1", ";created=2")),
                 ];
-                let accepted = changed.iter().filter(|changed| changed.is_valid(&keys)).count();
-                assert_eq!(accepted, 0, "{request:?}");
+                // Two of them for each request: the verifier is slow without optimisation.
+                for change in [&changed[number % changed.len()], &changed[(number / 6 + 1) % changed.len()]] {
+                    assert!(!change.is_valid(&keys), "{request:?}, as {change:?}");
+                }
             }
         }
     };
