@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use fetchwise::rfc3339;
+use fetchwise::time::Timestamp;
 use serde_json::Value;
 
 use crate::support::{Ran, TestDir};
@@ -149,25 +151,22 @@ fn a_signed_request_verifies_and_a_changed_one_exits_with_1() {
         let ran = run(&place, &["verify", "--request", "r.txt"]);
         assert!(ran.code == 1 && ran.stderr.contains("wrong signature"), "{from}: {}", ran.stderr);
     }
-    // Port 80 is the default of http.
     let plain = run(&place, &["sign", "http://shop.example/"]);
     assert!(plain.code == 2 && plain.stderr.contains("only https"), "{}", plain.stderr);
-    let late = (chrono_now() + 61).to_string();
     place.write("r.txt", &request);
-    let later =
-        fetchwise::rfc3339::format(fetchwise::time::Timestamp::from_millis(late.parse::<i64>().unwrap() * 1000));
+    let later = rfc3339::format(Timestamp::from_millis((seconds_now() + 61) * 1000));
     assert_eq!(run(&place, &["verify", "--request", "r.txt", "--now", &later]).code, 1);
 }
 
-fn chrono_now() -> i64 {
+fn seconds_now() -> i64 {
     crate::support::now() / 1000
 }
 
 #[test]
 fn a_rotation_overlaps_unless_the_key_is_compromised() {
     let (place, old) = with_key();
-    let now = chrono_now() + 60;
-    let at = |seconds: i64| fetchwise::rfc3339::format(fetchwise::time::Timestamp::from_millis(seconds * 1000));
+    let now = seconds_now() + 60;
+    let at = |seconds: i64| rfc3339::format(Timestamp::from_millis(seconds * 1000));
     let rotated = run(&place, &["rotate", "--json", "--now", &at(now)]).one();
     let new = rotated["kid"].as_str().unwrap().to_owned();
     assert_eq!(rotated["signs_from"].as_str(), Some(&*at(now + DAY)));
@@ -192,7 +191,7 @@ fn a_rotation_overlaps_unless_the_key_is_compromised() {
     assert_eq!(published(now).len(), 2);
     assert_eq!([signs(now), signs(now + DAY - 1), signs(now + DAY + 5)], ["old", "old", "new"]);
     assert_eq!(published(now + 2 * DAY - 1).len(), 2);
-    assert_eq!(published(now + 2 * DAY), [new.clone()]);
+    assert_eq!(published(now + 2 * DAY), [&*new]);
     let pending = run(&place, &["rotate", "--now", &at(now + 5)]);
     assert!(pending.code == 2 && pending.stderr.contains("--compromised"), "{}", pending.stderr);
     let stolen = run(&place, &["rotate", "--compromised", "--json", "--now", &at(now + 10)]).one();

@@ -25,10 +25,10 @@ pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("signature");
 #[derive(Clone, Debug)]
 pub struct RequestSigner(Arc<Signer>);
 
-/// Signs the requests of a fetcher. This build has none: the feature `identity` is off.
+/// Signs the requests of a fetcher. Nothing makes one in this build: the feature `identity` is off.
 #[cfg(not(feature = "identity"))]
 #[derive(Clone, Debug)]
-pub enum RequestSigner {}
+pub struct RequestSigner(());
 
 #[cfg(feature = "identity")]
 impl From<Arc<Signer>> for RequestSigner {
@@ -67,13 +67,9 @@ impl RequestSigner {
 
 #[cfg(not(feature = "identity"))]
 impl RequestSigner {
-    pub(super) fn sign(&self, _: &Url, _: &mut HeaderMap) {
-        match *self {}
-    }
+    pub(super) fn sign(&self, _: &Url, _: &mut HeaderMap) {}
 
-    pub(super) fn observe(&self, _: &Url, _: &HeaderMap) {
-        match *self {}
-    }
+    pub(super) fn observe(&self, _: &Url, _: &HeaderMap) {}
 }
 
 #[cfg(feature = "identity")]
