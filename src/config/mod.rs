@@ -155,7 +155,7 @@ mod tests {
                 "[consent]\npurposes = ['search', 'train']",
                 "line 2: unknown purpose \"train\"; did you mean \"train-ai\"?",
             ),
-            ("[consent]\nrespect = ['rls']", "unknown vocabulary of terms \"rls\"; did you mean \"rsl\"?"),
+            ("[consent]\nrespect = ['content-sage']", "did you mean \"content-usage\"?"),
             ("[consent]\non_reserved = 'marc'", "did you mean \"mark\"?"),
             ("[consent]\nlicenses = 'read'", "unknown variant `read`"),
             (
