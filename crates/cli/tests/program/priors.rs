@@ -25,10 +25,12 @@ fn trained() -> TestDir {
         lines.push(line(&host, "b.html", "playwright", false, ("host_showed", "block_gate"), at + HOUR));
         lines.push(line(&host, "c.html", "playwright_stealth", true, ("host_showed", "block_gate"), at + 2 * HOUR));
         lines.iter_mut().rev().take(2).for_each(|line| line["hint"] = json!("blocked"));
-        lines.push(line(&host, "d.pdf", "direct_access", true, ("suffix", ".pdf"), at + 2 * HOUR));
-        // A signal with the name of a host, and a suffix of one site, belong to nobody else.
-        lines.push(line(&host, "e.zzz", "direct_access", true, ("suffix", ".zzz"), at + 2 * HOUR));
-        lines.push(line(&host, "f", "direct_access", false, ("block_waf.secret.example", "true"), at));
+        // Files are on other hosts. A signal with the name of a host, and a suffix of one site, belong to nobody else.
+        let (files, odd) = (format!("secret-files{n}.example"), format!("secret-odd{n}.example"));
+        lines.push(line(&files, "d.pdf", "direct_access", true, ("suffix", ".pdf"), at));
+        lines.push(line(&files, "e.zzz", "direct_access", true, ("suffix", ".zzz"), at));
+        lines.push(line(&odd, "f", "direct_access", false, ("block_waf.secret.example", "true"), at));
+        lines.push(line(&odd, "g", "direct_access", false, ("host_showed", "block_waf.secret.example"), at + HOUR));
     }
     place.import(lines);
     place
