@@ -76,7 +76,7 @@ fn a_crawler_with_priors_knows_a_vendor_from_its_first_block() {
     assert_eq!((select(&cold, &[]), select(&warm, &[])), ("playwright".to_owned(), "playwright_stealth".to_owned()));
     let file = cold.write("priors.json", &text);
     assert_eq!(select(&cold, &["--priors", &file]), "playwright_stealth");
-    // They are no evidence: a snapshot and a compaction leave them alone, and nothing grows by being passed on.
+    // They are no evidence: a snapshot and a compaction do not touch them, and nothing grows by being passed on.
     assert_eq!(warm.run(&["snapshot"]).code, 0);
     assert_eq!(warm.run(&["compact"]).code, 0);
     assert_eq!(select(&warm, &[]), "playwright_stealth");
