@@ -182,8 +182,8 @@ pub struct PortablePrior {
 }
 
 impl PortablePrior {
-    /// Returns the maximum number of pseudo-attempts of a cell: after as many attempts of its own, a crawler's evidence
-    /// weighs more. A signal of hosts has more, because each of its own attempts counts once a day.
+    /// Returns the maximum number of pseudo-attempts of a cell: after as many attempts, a crawler's own evidence weighs
+    /// more. A signal of hosts has more, because a host counts for it once a day.
     pub fn max_samples(kind: &str) -> f64 {
         if kind == HOST_SHOWED { 50.0 } else { 20.0 }
     }

@@ -4,7 +4,7 @@
 //! it. The rates over all hosts are not in it: they say more about the choice of hosts than about fetchers. Pseudo-attempts that the selector started with are not in it, so nothing grows by being passed on.
 
 use super::Selector;
-use crate::evidence::{Entry, Group, Key, Level};
+use crate::evidence::{ANY_BLOCK, ANY_PAGE, Entry, Group, Key, Level};
 use crate::score::priors::PortablePrior;
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::HOST_SHOWED;
@@ -80,7 +80,7 @@ impl Selector {
 /// Returns whether a signal names a vendor, a framework or a server, and no host.
 fn is_general(signal: &str) -> bool {
     let rest = SIGNALS.iter().find_map(|start| signal.strip_prefix(start));
-    rest.map_or(matches!(signal, "walled" | "served"), is_name)
+    rest.map_or([ANY_BLOCK, ANY_PAGE].contains(&signal), is_name)
 }
 
 /// Returns whether a name cannot be that of a host or of a path.

@@ -25,10 +25,12 @@ fn trained() -> TestDir {
         lines.push(line(&host, "b.html", "playwright", false, ("host_showed", "block_gate"), at + HOUR));
         lines.push(line(&host, "c.html", "playwright_stealth", true, ("host_showed", "block_gate"), at + 2 * HOUR));
         lines.iter_mut().rev().take(2).for_each(|line| line["hint"] = json!("blocked"));
-        lines.push(line(&host, "d.pdf", "direct_access", true, ("suffix", ".pdf"), at + 2 * HOUR));
-        // A signal with the name of a host, and a suffix of one site, belong to nobody else.
-        lines.push(line(&host, "e.zzz", "direct_access", true, ("suffix", ".zzz"), at + 2 * HOUR));
-        lines.push(line(&host, "f", "direct_access", false, ("block_waf.secret.example", "true"), at));
+        // Files are on other hosts. A signal with the name of a host, and a suffix of one site, belong to nobody else.
+        let (files, odd) = (format!("secret-files{n}.example"), format!("secret-odd{n}.example"));
+        lines.push(line(&files, "d.pdf", "direct_access", true, ("suffix", ".pdf"), at));
+        lines.push(line(&files, "e.zzz", "direct_access", true, ("suffix", ".zzz"), at));
+        lines.push(line(&odd, "f", "direct_access", false, ("block_waf.secret.example", "true"), at));
+        lines.push(line(&odd, "g", "direct_access", false, ("host_showed", "block_waf.secret.example"), at + HOUR));
     }
     place.import(lines);
     place
@@ -74,7 +76,7 @@ fn a_crawler_with_priors_knows_a_vendor_from_its_first_block() {
     assert_eq!((select(&cold, &[]), select(&warm, &[])), ("playwright".to_owned(), "playwright_stealth".to_owned()));
     let file = cold.write("priors.json", &text);
     assert_eq!(select(&cold, &["--priors", &file]), "playwright_stealth");
-    // They are no evidence: a snapshot and a compaction leave them alone, and nothing grows by being passed on.
+    // They are no evidence: a snapshot and a compaction do not touch them, and nothing grows by being passed on.
     assert_eq!(warm.run(&["snapshot"]).code, 0);
     assert_eq!(warm.run(&["compact"]).code, 0);
     assert_eq!(select(&warm, &[]), "playwright_stealth");

@@ -45,7 +45,7 @@ pub(crate) fn known(explanation: &Explanation, chosen: &str) -> Vec<String> {
 }
 
 /// Returns the candidate with the highest index, as if nothing were paused.
-fn best<'e>(explanation: &'e Explanation, is_here: impl Fn(&str) -> bool) -> Option<&'e str> {
+fn best(explanation: &Explanation, is_here: impl Fn(&str) -> bool) -> Option<&str> {
     let here = explanation.candidates.iter().filter(|c| is_here(&c.fetcher));
     here.max_by(|a, b| a.index.total_cmp(&b.index)).map(|c| c.fetcher.as_str())
 }
