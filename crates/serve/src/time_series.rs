@@ -493,7 +493,7 @@ mod tests {
         assert_eq!(fitted(&[2_700_000, 0], Range::Week), (60, 46, 1));
         assert_eq!(fitted(&[36_000_000, 0], Range::Week), (600, 61, 1));
         assert_eq!(fitted(&[360_000_000, 0], Range::Week), (3600, 101, 1));
-        assert_eq!(fitted(&[], Range::Day), (600, 12, 0));
+        assert_eq!(fitted(&[], Range::Day), (600, 144, 0), "without attempts the whole range");
     }
 
     #[test]

@@ -177,8 +177,11 @@ fn a_second_server_of_the_same_directory_is_refused() {
 fn attempts_are_listed_page_by_page_with_the_filters_of_the_command() {
     let server = Server::start(&[]);
     let made = |n: u128| {
-        let mut one =
-            attempt(&format!("https://{}.org/{n}", ["e", "www.f"][n as usize % 2]), "direct_access", n % 3 > 0);
+        let mut one = attempt(
+            &format!("https://{}.org/{n}", ["e", "www.f"][n as usize % 2]),
+            "direct_access",
+            !n.is_multiple_of(3),
+        );
         one["id"] = json!(id(n + 1));
         one["attempted_at"] = json!(format!("2026-03-0{}T12:00:00Z", 1 + n / 10));
         one
