@@ -222,7 +222,7 @@ fn killed_and_cut_off(count: usize, rate: f64) {
 
 #[test]
 fn every_link_of_a_queue_has_one_result_although_nodes_fail() {
-    killed_and_cut_off(6_000, 15.0);
+    killed_and_cut_off(10_000, 25.0);
 }
 
 #[test]

@@ -98,10 +98,9 @@ mod tests {
         let handed = paces(&from, "example.org", &hosts);
         let gap = restore(&to, "example.org", &handed);
         let (before, after) = (rate(&from).unwrap(), rate(&to).unwrap());
-        assert!(
-            before < PaceSettings::default().initial_rate && (after / before - 1.0).abs() < 0.01,
-            "{before} {after}"
-        );
+        assert!(before < PaceSettings::default().initial_rate, "{before}");
+        // A restored pace begins a little below the learned one, as after a restart.
+        assert!(after <= before && after >= before / 2.0, "{before} {after}");
         assert!(gap >= Duration::from_secs_f64(0.99 / after).min(MAX_GAP));
         assert_eq!(restore(&to, "elsewhere.net", &handed), Duration::ZERO, "a cell of another site");
         let broken = [HandedPace { is_site: false, name: "a.example.org".to_owned(), state: "é".repeat(64) }];
