@@ -140,8 +140,8 @@ impl PatternScan {
         Self::with_words(patterns, [])
     }
 
-    /// Prepares a search of markup for `patterns`. Its pieces of four bytes are rarely those of the patterns, so many
-    /// patterns can be searched at every fourth place.
+    /// Prepares a search of markup for `patterns`. Its pieces of four bytes are rarely those of the patterns, so
+    /// hundreds of patterns can be searched at every fourth place.
     pub(crate) fn of_markup<'p>(patterns: impl IntoIterator<Item = (u32, PatternClass, &'p Pattern)>) -> Self {
         let patterns: Vec<_> = patterns.into_iter().collect();
         let scan = Self::new(patterns.iter().copied());
