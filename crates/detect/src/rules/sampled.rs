@@ -1,7 +1,8 @@
-//! A table of pieces of four bytes, for a search that looks at every fourth place of the text only.
+//! A table of pieces of four bytes, for a search that looks at every fourth or every second place of the text only.
 //!
 //! A string of seven bytes contains four neighbouring pieces. Wherever the string stands, exactly one of them begins at
-//! a multiple of four. So with these four pieces in the table every occurrence is found once.
+//! a multiple of four. So with these four pieces in the table every occurrence is found once. The same holds for two
+//! pieces of a string of five bytes and every second place.
 //!
 //! Must not know: patterns.
 
@@ -9,8 +10,9 @@ use std::ops::Range;
 
 use crate::rules::prefilter::CORE;
 
-/// Number of neighbouring pieces of each string.
-pub(crate) const RUN: usize = CORE;
+/// Numbers of neighbouring pieces of each string, and so the distance of the places that are looked up.
+pub(crate) const FOURTH: usize = 4;
+pub(crate) const SECOND: usize = 2;
 /// Bits of a piece's hash: the table takes 16 KiB, so it stays in the nearest cache.
 const HASH_BITS: u32 = 17;
 const WORDS: usize = 1 << (HASH_BITS - u64::BITS.ilog2());
@@ -40,19 +42,24 @@ impl PieceTable {
         table
     }
 
-    /// Calls `found` with the offset and the entries of each piece that begins at a multiple of four, until it returns
-    /// false.
+    /// Calls `found` with the offset and the entries of each piece that begins at a multiple of `STEP`, until it returns
+    /// false. Returns whether to continue.
     #[inline]
-    pub(crate) fn each(&self, text: &[u8], mut found: impl FnMut(usize, Range<u32>) -> bool) {
-        for (n, piece) in text.as_chunks::<CORE>().0.iter().enumerate() {
+    pub(crate) fn each<const STEP: usize>(
+        &self,
+        text: &[u8],
+        mut found: impl FnMut(usize, Range<u32>) -> bool,
+    ) -> bool {
+        for (n, piece) in text.windows(CORE).step_by(STEP).filter_map(<[u8]>::first_chunk).enumerate() {
             let (word, bit) = place(u32::from_le_bytes(*piece));
             if self.bits[word] >> bit & 1 != 0
                 && let Some(entries) = self.entries(*piece)
-                && !found(n * CORE, entries)
+                && !found(n * STEP, entries)
             {
-                return;
+                return false;
             }
         }
+        true
     }
 
     #[inline(never)]

@@ -3,8 +3,8 @@
 //! The search looks for the cores of the patterns (`prefilter`) and verifies the patterns around each core. In long
 //! text it uses packed searches, each for 64 cores: they read every byte with vector instructions. In short text their
 //! setup would take longer than the search, so one automaton looks for all cores at once. Markup is searched for many
-//! patterns in a third way: only every fourth place is looked up (`sampled`), and one packed search finds the few
-//! patterns that are too short for that.
+//! patterns in a third way: only every fourth place is looked up (`sampled`), and every second one for
+//! patterns of five and six bytes. A packed search finds those of four.
 //!
 //! Invariants: every occurrence is reported, overlapping ones too, up to limits that grow with the text. Time is linear
 //! in the text, whatever it contains.
@@ -22,7 +22,7 @@ use aho_corasick::{Anchored, Span};
 use super::pattern::Pattern;
 use crate::rules::prefilter;
 use crate::rules::prefilter::CORE;
-use crate::rules::sampled::{PieceTable, RUN};
+use crate::rules::sampled::{FOURTH, PieceTable, SECOND};
 
 /// Maximum cores of one packed search: the library takes no more.
 const CORES_AT_ONCE: usize = 64;
@@ -101,14 +101,20 @@ struct PackedSearch {
     first: usize,
 }
 
-/// A search of markup at every fourth place.
+/// A search of markup at every fourth place, and at every second one for patterns of five and six bytes.
 #[derive(Debug)]
 struct SampledSearch {
-    table: PieceTable,
-    /// In the order of the table.
-    entries: Vec<CoreEntry>,
+    fourth: SampledPieces,
+    second: SampledPieces,
     /// The patterns that are too short to be sampled: packed searches only.
     short: PatternScan,
+}
+
+/// The pieces of patterns, and their entries in the same order.
+#[derive(Debug)]
+struct SampledPieces {
+    table: PieceTable,
+    entries: Vec<CoreEntry>,
 }
 
 /// A pattern and its core.
@@ -298,36 +304,54 @@ impl PatternScan {
     }
 }
 
+type NumberedPattern<'p> = (u32, PatternClass, &'p Pattern);
+
 impl SampledSearch {
     /// Returns `None` without packed searches for the short patterns.
-    fn new(patterns: &[(u32, PatternClass, &Pattern)]) -> Option<Self> {
-        let literals: Vec<&[u8]> = patterns.iter().map(|(_, _, pattern)| pattern.first()).collect();
-        let runs = prefilter::rarest_runs(&literals, RUN);
-        let short: Vec<_> = patterns.iter().zip(&runs).filter(|(_, run)| run.is_none()).map(|(p, _)| *p).collect();
-        let short = PatternScan::new(short);
-        if short.packed.is_empty() && !short.cores.is_empty() {
-            return None;
+    fn new(patterns: &[NumberedPattern<'_>]) -> Option<Self> {
+        let (fourth, rest) = SampledPieces::new::<FOURTH>(patterns);
+        let (second, rest) = SampledPieces::new::<SECOND>(&rest);
+        let short = PatternScan::new(rest);
+        (!short.packed.is_empty() || short.cores.is_empty()).then_some(Self { fourth, second, short })
+    }
+
+    fn search(&self, scan_run: &mut ScanRun<'_>) {
+        if self.short.search_packed(scan_run) && self.second.search::<SECOND>(scan_run) {
+            self.fourth.search::<FOURTH>(scan_run);
         }
-        let mut pieces = Vec::new();
-        for ((number, class, pattern), run) in patterns.iter().zip(runs) {
-            for at in run.into_iter().flat_map(|run| run..run + RUN) {
+    }
+}
+
+impl SampledPieces {
+    /// Takes the patterns that have `RUN` neighbouring pieces. Returns the rest, too.
+    fn new<'p, const RUN: usize>(patterns: &[NumberedPattern<'p>]) -> (Self, Vec<NumberedPattern<'p>>) {
+        let literals: Vec<&[u8]> = patterns.iter().map(|(_, _, pattern)| pattern.first()).collect();
+        let (mut pieces, mut rest) = (Vec::new(), Vec::new());
+        for (given, run) in patterns.iter().zip(prefilter::rarest_runs(&literals, RUN)) {
+            let Some(run) = run else {
+                rest.push(*given);
+                continue;
+            };
+            let (number, class, pattern) = *given;
+            for at in run..run + RUN {
                 if let Some(piece) = pattern.first().get(at..).and_then(|rest| rest.first_chunk::<CORE>()) {
-                    pieces.push((*piece, CoreEntry::new(*number, *class, pattern, at)));
+                    pieces.push((*piece, CoreEntry::new(number, class, pattern, at)));
                 }
             }
         }
         pieces.sort_by_key(|(piece, _)| *piece);
         let table = PieceTable::new(pieces.iter().map(|(piece, _)| *piece));
-        Some(Self { table, entries: pieces.into_iter().map(|(_, entry)| entry).collect(), short })
+        (Self { table, entries: pieces.into_iter().map(|(_, entry)| entry).collect() }, rest)
     }
 
-    fn search(&self, scan_run: &mut ScanRun<'_>) {
-        if self.short.search_packed(scan_run) {
-            self.table.each(scan_run.text, |at, entries| {
+    /// Returns whether to continue.
+    fn search<const STEP: usize>(&self, scan_run: &mut ScanRun<'_>) -> bool {
+        let text = scan_run.text;
+        self.entries.is_empty()
+            || self.table.each::<STEP>(text, |at, entries| {
                 let entries = self.entries.get(entries.start as usize..entries.end as usize).unwrap_or_default();
                 scan_run.candidates(entries, at)
-            });
-        }
+            })
     }
 }
 
