@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bits of a total below the lines of the grid: six bits of the mantissa stay.
 const GRID_BITS: u32 = f64::MANTISSA_DIGITS - 1 - 6;
 
-/// The version. It has cache lines of its own, since every decision reads it and few attempts change it.
+/// The version. It has separate cache lines, since every decision reads it and few attempts change it.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct SharedVersion {

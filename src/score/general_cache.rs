@@ -101,7 +101,7 @@ impl GeneralCache {
     #[inline]
     pub(super) fn load(&self, key: GeneralKey, from: MadeFrom, candidates: &mut [Scored<'_>]) -> bool {
         let Some(slot) = self.set(key).iter().find(|slot| slot.has(key)) else { return false };
-        // Acquire pairs with the Release at the end of `store`: whoever reads the number sees what was stored before.
+        // Acquire pairs with the Release at the end of `store`: a reader of the number sees what was stored before it.
         let sequence = slot.sequence.load(Ordering::Acquire);
         let is_valid = sequence % 2 == 0
             && slot.has(key)

@@ -8,7 +8,7 @@ use fetchwise::heuristic::url::{UrlError, identity};
 use fetchwise::selector::SelectContext;
 use url::Url;
 
-/// Decides about each URL as [`Selector::select`] does, in the context `all` but with the state of its own link. The
+/// Decides about each URL as [`Selector::select`] does, in the context `all` but with the state of that URL's link. The
 /// evidence of several URLs is requested before the first of them is decided.
 ///
 /// # Errors
