@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use fetchwise_log::format::{
-    FrameHeader, FrameKind, HEADER_LEN, INCOMPAT_BLOCKS, Records, SEAL_LEN, Seal, SegmentHeader, count_records, frame_len, payload_crc,
-    put_record,
+    FrameHeader, FrameKind, HEADER_LEN, INCOMPAT_BLOCKS, Records, SEAL_LEN, Seal, SegmentHeader, count_records,
+    frame_len, payload_crc, put_record,
 };
 use fetchwise_log::fuzzing::PlainBlocks;
 use fetchwise_log::{Damage, Durability, Log, LogOptions, ReadItem, Reader, Record, RecordRef};
@@ -225,17 +225,15 @@ fn open(fs: &Arc<MemFs>, written: Option<&HashMap<u64, Written>>) {
 
     let reader = Reader::open_with(fs.clone(), Path::new(DIR)).expect("what was open for writing can be read");
     let mut last = 0;
-    let read = reader
-        .with_blocks(&PlainBlocks)
-        .for_each(|seq, record| {
-            assert!(seq > last, "record {seq} comes after record {last}");
-            last = seq;
-            if let Some((kind, _, _, payload)) =
-                written.and_then(|written| written.get(&seq)).filter(|_| seq != recovery.next_seq)
-            {
-                assert_eq!((record.kind, record.payload), (*kind, &payload[..]));
-            }
-        });
+    let read = reader.with_blocks(&PlainBlocks).for_each(|seq, record| {
+        assert!(seq > last, "record {seq} comes after record {last}");
+        last = seq;
+        if let Some((kind, _, _, payload)) =
+            written.and_then(|written| written.get(&seq)).filter(|_| seq != recovery.next_seq)
+        {
+            assert_eq!((record.kind, record.payload), (*kind, &payload[..]));
+        }
+    });
     let summary = match read {
         Ok(summary) => summary,
         // A block that no release writes, with right checksums. Its layout is not the log's affair.

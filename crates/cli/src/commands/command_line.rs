@@ -8,8 +8,8 @@ use clap::{Parser, Subcommand};
 
 use super::{
     attempts, ban_rate, classify, completions, config, demo, explain, export, fetch, fetchers, fleet, hosts, identity,
-    import, importance, links, maintenance, priors, query, replay_policy, rollout, select, serve, simulate, stats, testbed,
-    try_url, unpause,
+    import, importance, links, maintenance, priors, query, replay_policy, rollout, select, serve, simulate, stats,
+    testbed, try_url, unpause,
 };
 use crate::parse::global::GlobalArgs;
 
