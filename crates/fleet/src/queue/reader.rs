@@ -227,16 +227,15 @@ impl Reader {
                 _ = steps.tick() => {
                     let Some((work_until, holder)) = self.check_lease() else { continue };
                     // A step that takes longer is cut off: the crawl has to be told in time.
-                    match timeout_at(work_until, self.step(&holder)).await {
-                        Ok(Err(error @ (TransportError::Missing(_)
-                            | TransportError::NoQueue(_)
-                            | TransportError::Refused(_)
-                            | TransportError::Invalid(_)))) => {
-                            drop(self.events.send(QueueEvent::Failed(error)));
-                            return;
-                        }
-                        // A broker that is away comes back.
-                        Ok(Err(_) | Ok(())) | Err(_) => {}
+                    let step = timeout_at(work_until, self.step(&holder)).await;
+                    // A broker that is away comes back.
+                    if let Ok(Err(error @ (TransportError::Missing(_)
+                        | TransportError::NoQueue(_)
+                        | TransportError::Refused(_)
+                        | TransportError::Invalid(_)))) = step
+                    {
+                        drop(self.events.send(QueueEvent::Failed(error)));
+                        return;
                     }
                 }
             }

@@ -111,7 +111,7 @@ async fn fill(broker: &Arc<InProcessBroker>, links: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "passes alone; beside other tests on a busy machine it did not end within its limit, for a reason not found yet"]
+#[ignore = "passes alone; together with other tests on a busy machine it did not end within its limit, for a reason not found yet"]
 async fn every_link_has_a_result_although_nodes_die_and_are_cut_off() {
     const LINKS: usize = 2_400;
     let (dir, written) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Written::default())));

@@ -123,7 +123,13 @@ impl WorkQueues for InProcessNode {
         queue: &'a str,
         message: &'a QueuedMessage,
     ) -> BoxFuture<'a, Result<(), TransportError>> {
-        async move { self.with_queue(queue, |queue| Ok(drop(queue.links.remove(&message.seq)))) }.boxed()
+        async move {
+            self.with_queue(queue, |queue| {
+                queue.links.remove(&message.seq);
+                Ok(())
+            })
+        }
+        .boxed()
     }
 
     fn close<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<(), TransportError>> {
