@@ -251,10 +251,8 @@ async fn a_thousand_random_requests_verify_and_changed_ones_do_not() {
                     let site = random.below(sites.authorities.len());
                     chain.push(sites.url(site, &format!("{path}{mark}n={number}.{hop}")));
                 }
-                let mut plan = sites.plan.lock().unwrap();
-                plan.clear();
-                plan.extend(chain.windows(2).map(|pair| (pair[0].to_string(), pair[1].to_string())));
-                drop(plan);
+                let plan = chain.windows(2).map(|pair| (pair[0].to_string(), pair[1].to_string()));
+                *sites.plan.lock().unwrap() = plan.collect();
                 let fetched = get_with(&fetcher, &chain[0], &limits()).await;
                 let response = fetched.unwrap_or_else(|error| panic!("{chain:?}: {error}"));
                 assert_eq!(response.final_url, chain[chain.len() - 1]);
