@@ -205,7 +205,6 @@ impl TableBuilder {
             })
         };
         let scan = |sets| PatternScan::new(of(sets));
-        let markup = |sets| PatternScan::of_markup(of(sets));
         let words = concepts.hinting().map(|word| (word, PatternClass::Word, &self.patterns[word as usize]));
         let mut headers = self.headers;
         headers.sort_by_key(HeaderTest::letter);
@@ -215,10 +214,10 @@ impl TableBuilder {
             *range = if range.start == range.end { n as u16..n as u16 + 1 } else { range.start..n as u16 + 1 };
         }
         RuleTable {
-            early: markup(&[ScanSet::Early]),
+            early: scan(&[ScanSet::Early]),
             // One search for all patterns that a page may contain.
-            late: markup(&[ScanSet::Early, ScanSet::Late]),
-            thin: markup(&[ScanSet::Early, ScanSet::Late, ScanSet::Thin, ScanSet::Cue]),
+            late: scan(&[ScanSet::Early, ScanSet::Late]),
+            thin: scan(&[ScanSet::Early, ScanSet::Late, ScanSet::Thin, ScanSet::Cue]),
             short: scan(&[ScanSet::Short]),
             short_always: self.short_always,
             sentences: PatternScan::with_words(of(&[ScanSet::Sentence]), words),

@@ -9,7 +9,6 @@ pub(crate) mod condition;
 pub(crate) mod file;
 pub(crate) mod pattern;
 pub(crate) mod prefilter;
-pub(crate) mod sampled;
 pub(crate) mod scan;
 pub(crate) mod strength;
 pub(crate) mod vocabulary;

@@ -61,19 +61,6 @@ pub(crate) fn choose(literals: &[&[u8]]) -> (Vec<[u8; CORE]>, Vec<CorePosition>)
     (cores, places.into_iter().flatten().collect())
 }
 
-/// Chooses, for each literal of at least `CORE + run - 1` bytes, the offset of `run` neighbouring pieces that are rare
-/// in ordinary pages; `None` for a shorter one.
-pub(crate) fn rarest_runs(literals: &[&[u8]], run: usize) -> Vec<Option<usize>> {
-    let ordinary = ordinary();
-    let of = |literal: &&[u8]| {
-        let weights: Vec<f32> =
-            literal.windows(CORE).filter_map(<[u8]>::first_chunk).map(|piece| weight(*piece, &ordinary)).collect();
-        let sums = weights.windows(run).map(|run| run.iter().sum::<f32>()).enumerate();
-        sums.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, _)| at)
-    };
-    literals.iter().map(of).collect()
-}
-
 /// A candidate for a core.
 struct CoreCandidate {
     bytes: [u8; CORE],

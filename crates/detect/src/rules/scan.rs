@@ -2,9 +2,7 @@
 //!
 //! The search looks for the cores of the patterns (`prefilter`) and verifies the patterns around each core. In long
 //! text it uses packed searches, each for 64 cores: they read every byte with vector instructions. In short text their
-//! setup would take longer than the search, so one automaton looks for all cores at once. Markup is searched for many
-//! patterns in a third way: only every fourth place is looked up (`sampled`), and every second one for
-//! patterns of five and six bytes. A packed search finds those of four.
+//! setup would take longer than the search, so one automaton looks for all cores at once.
 //!
 //! Invariants: every occurrence is reported, overlapping ones too, up to limits that grow with the text. Time is linear
 //! in the text, whatever it contains.
@@ -22,7 +20,6 @@ use aho_corasick::{Anchored, Span};
 use super::pattern::Pattern;
 use crate::rules::prefilter;
 use crate::rules::prefilter::CORE;
-use crate::rules::sampled::{FOURTH, PieceTable, SECOND};
 
 /// Maximum cores of one packed search: the library takes no more.
 const CORES_AT_ONCE: usize = 64;
@@ -38,8 +35,6 @@ const LONG: usize = 2048;
 const LONG_FOR_MANY: usize = 64 << 10;
 /// Number of packed searches that are a few.
 const FEW_SEARCHES: usize = 4;
-/// Minimum bytes of markup that is sampled.
-const LONG_FOR_SAMPLES: usize = 1024;
 /// Number of parts of a short text that are searched in parallel.
 const PARTS: usize = 4;
 
@@ -86,8 +81,6 @@ pub(crate) struct PatternScan {
     automaton: Option<Box<DFA>>,
     /// Empty if the processor lacks the vector instructions of the packed search.
     packed: Vec<PackedSearch>,
-    /// Only of markup and many patterns.
-    sampled: Option<Box<SampledSearch>>,
     /// The entries of each core. The automaton numbers cores in this order.
     cores: Vec<Range<u32>>,
     entries: Vec<CoreEntry>,
@@ -99,22 +92,6 @@ struct PackedSearch {
     searcher: Searcher,
     /// The number of its first core. Its other cores follow.
     first: usize,
-}
-
-/// A search of markup at every fourth place, and at every second one for patterns of five and six bytes.
-#[derive(Debug)]
-struct SampledSearch {
-    fourth: SampledPieces,
-    second: SampledPieces,
-    /// The patterns that are too short to be sampled: packed searches only.
-    short: PatternScan,
-}
-
-/// The pieces of patterns, and their entries in the same order.
-#[derive(Debug)]
-struct SampledPieces {
-    table: PieceTable,
-    entries: Vec<CoreEntry>,
 }
 
 /// A pattern and its core.
@@ -144,15 +121,6 @@ impl PatternScan {
     /// Prepares a search for `patterns`, each with the number that its hits report.
     pub(crate) fn new<'p>(patterns: impl IntoIterator<Item = (u32, PatternClass, &'p Pattern)>) -> Self {
         Self::with_words(patterns, [])
-    }
-
-    /// Prepares a search of markup for `patterns`. Its pieces of four bytes are rarely those of the patterns, so
-    /// hundreds of patterns can be searched at every fourth place.
-    pub(crate) fn of_markup<'p>(patterns: impl IntoIterator<Item = (u32, PatternClass, &'p Pattern)>) -> Self {
-        let patterns: Vec<_> = patterns.into_iter().collect();
-        let scan = Self::new(patterns.iter().copied());
-        let sampled = if scan.packed.len() > FEW_SEARCHES { SampledSearch::new(&patterns) } else { None };
-        Self { sampled: sampled.map(Box::new), ..scan }
     }
 
     /// Prepares a search for `patterns` and for thousands of `words`. Choosing cores for words would take longer than
@@ -196,7 +164,6 @@ impl PatternScan {
             cores: ranges.collect(),
             entries,
             packed: packed.collect::<Option<_>>().unwrap_or_default(),
-            sampled: None,
             automaton: automaton(&strings.concat()),
         }
     }
@@ -227,30 +194,20 @@ impl PatternScan {
         if text.len() < CORE {
             return;
         }
-        if let Some(sampled) = self.sampled.as_ref().filter(|_| text.len() >= LONG_FOR_SAMPLES) {
-            return sampled.search(scan_run);
-        }
         let long = if self.packed.len() > FEW_SEARCHES { LONG_FOR_MANY } else { LONG };
         if text.len() < long || self.packed.is_empty() {
             return self.search_at_once(scan_run);
         }
-        self.search_packed(scan_run);
-    }
-
-    /// Searches with the packed searches, one after the other. Returns whether to continue.
-    fn search_packed(&self, scan_run: &mut ScanRun<'_>) -> bool {
-        let text = scan_run.text;
         for PackedSearch { searcher, first } in &self.packed {
             let mut span = Span::from(0..text.len());
             while let Some(core) = searcher.find_in(text, span) {
                 if !scan_run.candidates(self.entries_of(first + core.pattern().as_usize()), core.start()) {
-                    return false;
+                    return;
                 }
                 // Cores may overlap.
                 span.start = core.start() + 1;
             }
         }
-        true
     }
 
     /// Searches for all cores with the automaton. Each step of an automaton waits for the one before, so it runs
@@ -301,57 +258,6 @@ impl PatternScan {
     fn entries_of(&self, core: usize) -> &[CoreEntry] {
         let range = &self.cores[core];
         &self.entries[range.start as usize..range.end as usize]
-    }
-}
-
-type NumberedPattern<'p> = (u32, PatternClass, &'p Pattern);
-
-impl SampledSearch {
-    /// Returns `None` without packed searches for the short patterns.
-    fn new(patterns: &[NumberedPattern<'_>]) -> Option<Self> {
-        let (fourth, rest) = SampledPieces::new::<FOURTH>(patterns);
-        let (second, rest) = SampledPieces::new::<SECOND>(&rest);
-        let short = PatternScan::new(rest);
-        (!short.packed.is_empty() || short.cores.is_empty()).then_some(Self { fourth, second, short })
-    }
-
-    fn search(&self, scan_run: &mut ScanRun<'_>) {
-        if self.short.search_packed(scan_run) && self.second.search::<SECOND>(scan_run) {
-            self.fourth.search::<FOURTH>(scan_run);
-        }
-    }
-}
-
-impl SampledPieces {
-    /// Takes the patterns that have `RUN` neighbouring pieces. Returns the rest, too.
-    fn new<'p, const RUN: usize>(patterns: &[NumberedPattern<'p>]) -> (Self, Vec<NumberedPattern<'p>>) {
-        let literals: Vec<&[u8]> = patterns.iter().map(|(_, _, pattern)| pattern.first()).collect();
-        let (mut pieces, mut rest) = (Vec::new(), Vec::new());
-        for (given, run) in patterns.iter().zip(prefilter::rarest_runs(&literals, RUN)) {
-            let Some(run) = run else {
-                rest.push(*given);
-                continue;
-            };
-            let (number, class, pattern) = *given;
-            for at in run..run + RUN {
-                if let Some(piece) = pattern.first().get(at..).and_then(|rest| rest.first_chunk::<CORE>()) {
-                    pieces.push((*piece, CoreEntry::new(number, class, pattern, at)));
-                }
-            }
-        }
-        pieces.sort_by_key(|(piece, _)| *piece);
-        let table = PieceTable::new(pieces.iter().map(|(piece, _)| *piece));
-        (Self { table, entries: pieces.into_iter().map(|(_, entry)| entry).collect() }, rest)
-    }
-
-    /// Returns whether to continue.
-    fn search<const STEP: usize>(&self, scan_run: &mut ScanRun<'_>) -> bool {
-        let text = scan_run.text;
-        self.entries.is_empty()
-            || self.table.each::<STEP>(text, |at, entries| {
-                let entries = self.entries.get(entries.start as usize..entries.end as usize).unwrap_or_default();
-                scan_run.candidates(entries, at)
-            })
     }
 }
 
@@ -501,25 +407,8 @@ mod tests {
                 found.sort_unstable();
                 found
             };
-            prop_assert_eq!(run(&scan), &wanted[..]);
-            let numbered: Vec<_> = parsed.iter().enumerate().map(|(i, p)| (i as u32, PatternClass::Marker, p)).collect();
-            prop_assert_eq!(sampled_hits(&numbered, &parsed, text.as_bytes()), wanted);
+            prop_assert_eq!(run(&scan), wanted);
         }
-    }
-
-    /// Finds patterns with the sampled search, whatever the length of the text.
-    fn sampled_hits(of: &[(u32, PatternClass, &Pattern)], patterns: &[Pattern], text: &[u8]) -> Vec<(u32, u32)> {
-        let mut hits = Vec::new();
-        // Without vector instructions there is no sampled search.
-        let Some(sampled) = SampledSearch::new(of) else {
-            let mut found = naive(patterns, text);
-            found.sort_unstable();
-            return found;
-        };
-        sampled.search(&mut ScanRun { text, patterns, hits: &mut hits, work_left: usize::MAX });
-        let mut found: Vec<_> = hits.iter().map(|(hit, _)| (hit.pattern, hit.start)).collect();
-        found.sort_unstable();
-        found
     }
 
     #[test]
@@ -541,66 +430,6 @@ mod tests {
         scan.packed.clear();
         assert_eq!(run(&scan), packed);
         assert_eq!(packed, naive(&patterns, &text));
-    }
-
-    /// Returns the pages of the tests, and those of the corpora that the environment names.
-    fn pages() -> Vec<Vec<u8>> {
-        let reworded = include_str!("../../tests/detector/pages/reworded.jsonl").lines();
-        let reworded = reworded.map(|line| line.as_bytes().to_ascii_lowercase());
-        let corpora = ["FETCHWISE_CORPUS", "FETCHWISE_CORPUS2", "FETCHWISE_CORPUS3"];
-        let folders = corpora
-            .into_iter()
-            .filter_map(std::env::var_os)
-            .map(|lines| std::path::PathBuf::from(lines).parent().unwrap().join("pages"));
-        let files = folders
-            .flat_map(|folder| std::fs::read_dir(folder).unwrap())
-            .map(|file| std::fs::read(file.unwrap().path()).unwrap().to_ascii_lowercase());
-        reworded.chain(files).collect()
-    }
-
-    /// `FETCHWISE_SPLICES` sets the number of spliced pages.
-    #[test]
-    fn samples_of_pages_and_splices_find_what_the_automaton_finds() {
-        let table = crate::rules::shipped();
-        let many = [&table.thin, &table.late];
-        let mut planted = 0;
-        let mut check = |text: &[u8]| {
-            for scan in many {
-                let Some(sampled) = &scan.sampled else { continue };
-                let (mut every_fourth, mut every) = (Vec::new(), Vec::new());
-                let run = |hits| ScanRun { text, patterns: &table.patterns, hits, work_left: usize::MAX };
-                sampled.search(&mut run(&mut every_fourth));
-                if text.len() >= CORE {
-                    scan.search_at_once(&mut run(&mut every));
-                }
-                for hits in [&mut every_fourth, &mut every] {
-                    hits.sort_unstable_by_key(|(hit, _)| (hit.start, hit.pattern));
-                }
-                assert_eq!(every_fourth, every, "{}", String::from_utf8_lossy(text));
-                planted += every.len();
-            }
-        };
-        let pages = pages();
-        pages.iter().for_each(|page| check(page));
-        let splices = std::env::var("FETCHWISE_SPLICES").map_or(2_000, |count| count.parse().unwrap());
-        // SplitMix64: the same pages in each run.
-        let mut state = 1_u64;
-        let mut below = |most: usize| {
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            ((mixed ^ (mixed >> 27)) % (most as u64 + 1)) as usize
-        };
-        for _ in 0..splices {
-            let mut text = Vec::new();
-            for _ in 0..3 {
-                let page = &pages[below(pages.len() - 1)];
-                let from = below(page.len());
-                text.extend_from_slice(&page[from..from + below((page.len() - from).min(700))]);
-                text.extend_from_slice(table.patterns[below(table.patterns.len() - 1)].first());
-            }
-            check(&text);
-        }
-        assert!(many.iter().all(|scan| scan.sampled.is_none()) || planted > splices, "{planted}");
     }
 
     #[test]
