@@ -193,12 +193,14 @@ impl Evidence {
     /// Returns empty evidence. With `max_keys`, the least attempted keys are evicted beyond that number. With `is_exact`,
     /// the version of the shared evidence changes with every change.
     pub(crate) fn new(decay: decay::Decay, max_keys: Option<usize>, suffixes: FileSuffixes, is_exact: bool) -> Self {
-        let entries = HashMap::builder()
-            .hasher(BuildHasherDefault::default())
+        let resize = match max_keys {
             // Incremental resizing makes each read check two tables while it lasts, which was measured to be ten times
             // slower.
-            .resize_mode(ResizeMode::Blocking)
-            .build();
+            None => ResizeMode::Blocking,
+            // With papaya 0.2.5 a blocking resize among removals sometimes never ends. A bounded map resizes rarely.
+            Some(_) => ResizeMode::Incremental(64),
+        };
+        let entries = HashMap::builder().hasher(BuildHasherDefault::default()).resize_mode(resize).build();
         Self {
             landmark_ms: AtomicI64::new(decay.landmark().as_millis()),
             scale: decay,
