@@ -272,20 +272,9 @@ impl Worker {
         if usage.total <= high || usage.total <= self.stuck_at_bytes.saturating_add(self.options.segment_bytes) {
             return Ok(());
         }
-        self.throttle.set_rest_percent(if usage.total > most { 0 } else { REST_PERCENT });
-        // Packing drops nothing, and is often enough.
-        let usage = if has_unpacked(&self.dir)? {
-            self.compact(CompactCause::Full { taken: usage.total }, Some(u64::MAX))?;
-            self.usage()?
-        } else {
-            usage
-        };
-        let high = self.options.high(most, &usage);
-        if usage.total <= high {
-            return Ok(());
-        }
         // Down to two thirds, so that the next compaction is some time away.
         let keep = (high / 3 * 2).saturating_sub(usage.total - usage.sealed);
+        self.throttle.set_rest_percent(if usage.total > most { 0 } else { REST_PERCENT });
         self.compact(CompactCause::Full { taken: usage.total }, Some(keep))?;
         let after = self.usage()?;
         // The next compaction can drop what a crawl has written meanwhile. Only sealed segments can shrink.
@@ -326,11 +315,6 @@ impl Worker {
         (self.on_event)(MaintenanceEvent::CompactionFinished { cause, done, took: begun.elapsed() });
         Ok(())
     }
-}
-
-/// Returns whether a sealed segment is not packed.
-fn has_unpacked(dir: &Path) -> Result<bool, JournalError> {
-    Ok(open(dir)?.segments().any(|segment| segment.next_seq.is_some() && !segment.packed))
 }
 
 /// Returns the share of the log's bytes in segments whose newest record is older than `retain`. Segments that their

@@ -49,6 +49,9 @@ pub struct CompactOptions {
     pub keep_bytes: Option<u64>,
     /// Size that segments are merged up to, in bytes; 64 MiB by default.
     pub segment_bytes: Option<u64>,
+    /// Whether to pack attempts into columns, which take a fraction of the space and longer to replay. A log with packed
+    /// segments stays packed.
+    pub pack: bool,
     /// Throttle. With one, the compaction uses one thread, rests when the throttle requires it, and stops on request.
     pub throttle: Option<Arc<Throttle>>,
 }
@@ -63,7 +66,15 @@ impl CompactOptions {
 impl Default for CompactOptions {
     fn default() -> Self {
         let retain = Duration::from_secs(u64::from(DEFAULT_RETAIN_DAYS) * 86_400);
-        Self { retain, trust_clock: false, dry_run: false, keep_bytes: None, segment_bytes: None, throttle: None }
+        Self {
+            retain,
+            trust_clock: false,
+            dry_run: false,
+            keep_bytes: None,
+            segment_bytes: None,
+            pack: false,
+            throttle: None,
+        }
     }
 }
 
@@ -224,6 +235,8 @@ struct DropRules {
     /// Tombstones that one snapshot lacks. What they cover still has to be retracted from that snapshot.
     pending: TombstoneSet,
     attempts: u64,
+    /// Whether what stays is packed.
+    packs: bool,
 }
 
 enum DropDecision {
@@ -241,8 +254,11 @@ impl DropRules {
         on_progress: ProgressFn<'_>,
     ) -> Result<Self, JournalError> {
         let (done, pending) = (TombstoneSet::default(), TombstoneSet::default());
-        let mut drops = Self { floor_seq, cutoff, done, pending, attempts: 0 };
-        let total = open(dir)?.segments().map(|segment| segment.bytes).sum();
+        let (mut total, mut packs) = (0, options.pack);
+        for segment in open(dir)?.segments() {
+            (total, packs) = (total + segment.bytes, packs || segment.packed);
+        }
+        let mut drops = Self { floor_seq, cutoff, done, pending, attempts: 0, packs };
         let mut read = 0;
         pass(dir, |seq, record| {
             if seq.is_multiple_of(256) && options.is_stopped() {
@@ -313,7 +329,9 @@ impl DropRules {
         if let Some(bytes) = options.segment_bytes {
             (log_options.segment_bytes, log_options.small_bytes) = (bytes, log_options.small_bytes.min(bytes / 4));
         }
-        log_options.blocks = Some(&schema::BLOCKS);
+        if self.packs {
+            log_options.blocks = Some(&schema::BLOCKS);
+        }
         log_options.dry_run = options.dry_run;
         log_options.suppose_covered = self.floor_seq;
         log_options.suppose_sealed = !report.writer_active;

@@ -106,7 +106,7 @@ fn a_pace_is_honoured_shown_and_known_to_the_next_run() {
     assert!(paused.stdout.contains(OTHER) && !paused.stdout.contains(HOST), "{}", paused.stdout);
     let explained = place.run(&["explain", "--json", &origin.url(HOST, "/new")]).one();
     assert_eq!(explained["pace"]["rate"], known[0]["pace"]["rate"]);
-    let words = place.run(&["explain", &origin.url(HOST, "/new")]).stdout;
+    let words = place.run(&["explain", "--full", &origin.url(HOST, "/new")]).stdout;
     assert!(words.contains("requests/s"), "{words}");
     // A run does not wait for a host that is held for an hour.
     let again =
@@ -156,7 +156,7 @@ fn a_limited_crawl_delay_is_reported_once_per_host_and_shown_later() {
     let known = place.run(&["--config", &config, "hosts", "--json"]).one();
     assert_eq!(known["pace"]["crawl_delay_asked_s"].as_f64(), Some(300.0), "{known}");
     assert_eq!(known["pace"]["crawl_delay_cut_s"].as_f64(), Some(1.0), "{known}");
-    let words = place.run(&["--config", &config, "explain", &origin.url(HOST, "/new")]).stdout;
+    let words = place.run(&["--config", &config, "explain", "--full", &origin.url(HOST, "/new")]).stdout;
     assert!(words.contains("its Crawl-delay is 5 min, of which 1 s are kept"), "{words}");
 }
 

@@ -45,6 +45,10 @@ pub fn robots_meta(body: &[u8], agent: &str) -> Vec<String> {
                 if tag.tag == Tag::Body || found.len() >= MAX_ELEMENTS {
                     break;
                 }
+                // A tag that the text ends in is none.
+                if tag.attrs_end >= text.len() {
+                    break;
+                }
                 let attributes = text.get(tag.name_end..tag.attrs_end).unwrap_or_default();
                 let name = value(attributes, b"name").unwrap_or_default().trim_ascii();
                 if tag.tag == Tag::Meta && !name.is_empty() && (name == b"robots" || name == agent.as_bytes()) {

@@ -24,6 +24,9 @@ pub(crate) struct CompactArgs {
     /// Keep raw attempts for this many days [default: the config's log.retain_days, or 90]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(..=36_500))]
     pub(crate) retain: Option<u32>,
+    /// Also pack attempts into columns: a fraction of the space, a slower replay, and older releases refuse the log
+    #[arg(long)]
+    pub(crate) pack: bool,
     /// Only report what would be removed
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -55,6 +58,7 @@ pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Output) -> 
     let mut options = CompactOptions::default();
     let retain = Duration::from_secs(u64::from(days) * 86_400);
     (options.retain, options.trust_clock, options.dry_run) = (retain, args.trust_clock, args.dry_run);
+    options.pack = args.pack;
     let dir = settings.existing_dir()?;
     let done = maintenance::compact(&dir, &settings.empty_selector()?, &options, settings.clock.now(), &mut bar())?;
     let cutoff = rfc3339::format(done.cutoff);
