@@ -390,8 +390,8 @@ mod tests {
         for kind in [SiteKind::Cloudflare, SiteKind::Datadome, SiteKind::Sly, SiteKind::Forbidden, SiteKind::Declined] {
             assert_eq!(ledger.kinds[&kind].blocked, 2, "{kind:?}");
         }
-        assert_eq!((ledger.total.blocked, ledger.total.renders, ledger.unlisted), (8, 0, 1));
-        assert_eq!((ledger.total.cost, ledger.total.servable), (26, 22));
+        assert_eq!((ledger.total.blocked, ledger.total.renders, ledger.unlisted), (10, 0, 1));
+        assert_eq!((ledger.total.cost, ledger.total.servable), (34, 26));
         let stealth = get(&sites.links()[3], "stealth");
         sites.submit(&SubmittedPage { url: sites.links()[3].clone(), text: stealth });
         assert_eq!(
