@@ -57,7 +57,7 @@ async fn init_creates_everything_once_and_reports_differences() {
     let missing = nats.publish(NodeId::random(), "a", Bytes::new()).await.unwrap_err();
     assert!(matches!(missing, TransportError::Missing(_)), "{missing:?}");
     let made = nats.init(false).await.unwrap();
-    assert_eq!(made.len(), 7);
+    assert_eq!(made.len(), 8);
     assert!(made.iter().all(|made| made.state == StreamState::Created), "{made:?}");
     let again = nats.init(false).await.unwrap();
     assert!(again.iter().all(|made| made.state == StreamState::Exists), "{again:?}");
