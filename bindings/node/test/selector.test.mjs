@@ -57,7 +57,7 @@ test('many URLs get the decisions that each gets alone', () => {
   const alone = urls.map((url) => selector.select(url, { at }))
   assert.deepEqual(selector.selectMany(urls, { at }), alone)
   assert.deepEqual(selector.selectMany(urls.map(String), { at }), alone)
-  assert.equal(selector.selectMany(urls, { wanted: 'playwright', at })[9].source, 'requested')
+  assert.equal(selector.selectMany(urls, { wanted: 'playwright', at })[9].source, 'hinted')
   assert.deepEqual(selector.selectMany([]), [])
   assert.throws(() => selector.selectMany(['https://example.org/', 'ftp://example.org/']), code('URL'))
   assert.throws(() => selector.selectMany(urls, { link: 'one' }), code('MISUSE'))
@@ -188,7 +188,7 @@ test('a journal for several selectors, and its maintenance', async (t) => {
 })
 
 test('errors of clients have kinds', async () => {
-  assert.equal(Object.keys(ErrorKind).length, 23)
+  assert.equal(Object.keys(ErrorKind).length, 29)
   assert.equal(errorKind(Object.assign(new Error('x'), { code: 'ENOTFOUND' })), 'dns_error')
   assert.equal(errorKind(new TypeError('fetch failed', { cause: Object.assign(new Error('x'), { code: 'ECONNRESET' }) })), 'network_error')
   assert.equal(errorKind(new Error('page.goto: net::ERR_CERT_DATE_INVALID at https://…')), 'tls_error')
