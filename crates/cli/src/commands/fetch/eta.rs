@@ -1,8 +1,9 @@
-//! The remaining time of a crawl, from the paces of its hosts.
+//! The remaining time of a crawl, from the paces of its hosts and from how fast their links became fewer.
 //!
 //! Must not know: how links are queued or displayed.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use crate::terminal::output::plain;
 use crate::terminal::pace_text::{rate, span};
@@ -13,13 +14,48 @@ use fetchwise::time::Timestamp;
 const MAX_HOSTS: usize = 256;
 /// The number of slowest hosts shown.
 const SHOWN_HOSTS: usize = 3;
+/// The shortest time over which the waiting links of a host are compared.
+const MEASURE_TIME: Duration = Duration::from_secs(5);
 
 /// A host with waiting links.
 struct WaitingHost {
     name: String,
     links: usize,
+    /// Links per second: the pace, or what was measured where that is less.
+    rate: f64,
     pace: PaceExplanation,
     left: Duration,
+}
+
+/// The waiting links of one host at two moments.
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    since: Instant,
+    links: usize,
+    /// Links per second between the two moments before.
+    rate: Option<f64>,
+}
+
+impl Drain {
+    /// Returns the links per second that left the queue, if that is known.
+    fn measure(&mut self, links: usize, at: Instant) -> Option<f64> {
+        let elapsed = at.duration_since(self.since);
+        if links > self.links {
+            (self.since, self.links, self.rate) = (at, links, None);
+        } else if elapsed >= MEASURE_TIME {
+            let rate = (self.links - links) as f64 / elapsed.as_secs_f64();
+            (self.since, self.links, self.rate) = (at, links, (rate > 0.0).then_some(rate));
+        }
+        self.rate
+    }
+}
+
+/// Estimates the remaining time again and again.
+///
+/// A host's pace is what it may be asked; pages that a browser renders take longer than that on a small machine.
+#[derive(Debug, Default)]
+pub(super) struct Estimator {
+    drains: HashMap<String, Drain>,
 }
 
 /// The remaining time of a crawl.
@@ -31,32 +67,45 @@ pub(super) struct RemainingTime {
     pub(super) slowest: Vec<String>,
 }
 
-/// Returns the remaining time and the hosts that take longest. `unread` links are not read yet and are assumed to be
-/// distributed like the others.
-pub(super) fn estimate<'h>(
-    pace: &Pace,
-    hosts: impl Iterator<Item = (&'h str, usize)>,
-    unread: u64,
-    now: Timestamp,
-) -> RemainingTime {
-    let mut hosts: Vec<_> = hosts.collect();
-    let all: usize = hosts.iter().map(|(_, links)| links).sum();
-    if hosts.len() > MAX_HOSTS {
-        // Sorting all of a hundred thousand hosts, four times per second, would take too long.
-        hosts.select_nth_unstable_by_key(MAX_HOSTS, |(_, links)| std::cmp::Reverse(*links));
-    }
-    let waiting = hosts.into_iter().take(MAX_HOSTS).filter_map(|(name, links)| {
-        let pace = pace.explain(name, now)?;
-        let held = pace.hold_until.map_or(Duration::ZERO, |until| until.since(now));
-        let left = held + Duration::from_secs_f64((links as f64 / pace.rate.max(1e-6)).min(1e9));
-        Some(WaitingHost { name: name.to_owned(), links, pace, left })
-    });
-    let mut waiting: Vec<WaitingHost> = waiting.collect();
-    waiting.sort_unstable_by_key(|host| std::cmp::Reverse(host.left));
-    let more = if all > 0 { 1.0 + unread as f64 / all as f64 } else { 1.0 };
-    RemainingTime {
-        left: waiting.first().map(|host| Duration::from_secs_f64((host.left.as_secs_f64() * more).min(1e9))),
-        slowest: waiting.iter().take(SHOWN_HOSTS).map(|host| host.text(now)).collect(),
+impl Estimator {
+    /// Returns the remaining time and the hosts that take longest. `unread` links are not read yet and are assumed to be
+    /// distributed like the others.
+    pub(super) fn estimate<'h>(
+        &mut self,
+        pace: &Pace,
+        hosts: impl Iterator<Item = (&'h str, usize)>,
+        unread: u64,
+        now: Timestamp,
+        at: Instant,
+    ) -> RemainingTime {
+        let mut hosts: Vec<_> = hosts.collect();
+        let all: usize = hosts.iter().map(|(_, links)| links).sum();
+        if hosts.len() > MAX_HOSTS {
+            // Sorting all of a hundred thousand hosts, four times per second, would take too long.
+            hosts.select_nth_unstable_by_key(MAX_HOSTS, |(_, links)| std::cmp::Reverse(*links));
+            hosts.truncate(MAX_HOSTS);
+        }
+        let mut drains = HashMap::with_capacity(hosts.len());
+        let waiting = hosts.into_iter().filter_map(|(name, links)| {
+            let pace = pace.explain(name, now)?;
+            let held = pace.hold_until.map_or(Duration::ZERO, |until| until.since(now));
+            // A queue that is still filled, or whose host is held, says nothing about the rate.
+            let is_measured = unread == 0 && held.is_zero();
+            let mut drain = self.drains.remove(name).filter(|_| is_measured);
+            let measured = drain.get_or_insert(Drain { since: at, links, rate: None }).measure(links, at);
+            drains.extend(drain.map(|drain| (name.to_owned(), drain)));
+            let rate = measured.map_or(pace.rate, |measured| measured.min(pace.rate));
+            let left = held + Duration::from_secs_f64((links as f64 / rate.max(1e-6)).min(1e9));
+            Some(WaitingHost { name: name.to_owned(), links, rate, pace, left })
+        });
+        let mut waiting: Vec<WaitingHost> = waiting.collect();
+        self.drains = drains;
+        waiting.sort_unstable_by_key(|host| std::cmp::Reverse(host.left));
+        let more = if all > 0 { 1.0 + unread as f64 / all as f64 } else { 1.0 };
+        RemainingTime {
+            left: waiting.first().map(|host| Duration::from_secs_f64((host.left.as_secs_f64() * more).min(1e9))),
+            slowest: waiting.iter().take(SHOWN_HOSTS).map(|host| host.text(now)).collect(),
+        }
     }
 }
 
@@ -65,7 +114,7 @@ impl WaitingHost {
         let held = self.pace.hold_until.filter(|until| *until > now);
         let held = held.map_or(String::new(), |until| format!(", held for {}", span(until.since(now))));
         let links = if self.links == 1 { "link" } else { "links" };
-        format!("{} {} {links} at {}{held}", plain(&self.name), self.links, rate(self.pace.rate))
+        format!("{} {} {links} at {}{held}", plain(&self.name), self.links, rate(self.rate))
     }
 }
 
@@ -84,10 +133,35 @@ mod tests {
             pace.cancel(permit, now);
         }
         let hosts = [("a.org", 20), ("b.org", 600), ("unknown.org", 9)];
-        let five = estimate(&pace, hosts.into_iter(), 0, now);
+        let (mut estimator, start) = (Estimator::default(), Instant::now());
+        let five = estimator.estimate(&pace, hosts.into_iter(), 0, now, start);
         assert_eq!(five.left, Some(Duration::from_secs(300)));
         assert_eq!(five.slowest, ["b.org 600 links at 2.0/s", "a.org 20 links at 2.0/s"]);
-        assert_eq!(estimate(&pace, hosts.into_iter(), 629, now).left, Some(Duration::from_secs(600)));
-        assert_eq!(estimate(&pace, [].into_iter(), 0, now), RemainingTime::default());
+        assert_eq!(estimator.estimate(&pace, hosts.into_iter(), 629, now, start).left, Some(Duration::from_secs(600)));
+        assert_eq!(estimator.estimate(&pace, [].into_iter(), 0, now, start), RemainingTime::default());
+    }
+
+    #[test]
+    fn a_host_whose_pages_take_longer_than_its_pace_is_estimated_by_them() {
+        let now = Timestamp::from_millis(1_790_000_000_000);
+        let settings = PaceSettings { mode: PaceMode::Fixed, initial_rate: 8.0, ..PaceSettings::default() };
+        let pace = Pace::new(settings);
+        let Admit::Go(permit) = pace.admit(Scope::host("a.org"), Cost::Plain, now) else { panic!("it is free") };
+        pace.cancel(permit, now);
+        let (mut estimator, start) = (Estimator::default(), Instant::now());
+        let mut left = |links: usize, unread: u64, second: u64| {
+            let at = start + Duration::from_secs(second);
+            estimator.estimate(&pace, [("a.org", links)].into_iter(), unread, now, at).slowest[0].clone()
+        };
+        assert_eq!(left(120, 0, 0), "a.org 120 links at 8.0/s");
+        // Ten links in five seconds are two per second, and stay it until the next five have passed.
+        assert_eq!(left(110, 0, 5), "a.org 110 links at 2.0/s");
+        assert_eq!(left(109, 0, 6), "a.org 109 links at 2.0/s");
+        // Faster than the pace allows cannot be: those links were withdrawn.
+        assert_eq!(left(20, 0, 11), "a.org 20 links at 8.0/s");
+        // No link in five seconds, more links, and a list that is still read say nothing.
+        assert_eq!(left(20, 0, 17), "a.org 20 links at 8.0/s");
+        assert_eq!(left(30, 0, 23), "a.org 30 links at 8.0/s");
+        assert_eq!(left(20, 9, 29), "a.org 20 links at 8.0/s");
     }
 }

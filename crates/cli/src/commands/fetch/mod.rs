@@ -159,6 +159,7 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
             log: LogWatch::new(Arc::clone(&crawler.journal), upkeep),
             browsers: crawler.browsers().to_vec(),
             is_browser_reported: false,
+            estimator: eta::Estimator::default(),
             metrics,
         };
         let ended = scheduler.run().await;

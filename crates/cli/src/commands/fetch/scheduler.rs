@@ -13,13 +13,14 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
+use super::eta::Estimator;
 use super::frontier::{Frontier, HostId};
 use super::link_queue::QueuedLink;
+use super::log_watch;
 use super::paused_links::PausedLinks;
 use super::report::ResultDisplay;
 use super::resume::Resume;
 use super::totals;
-use super::{eta, log_watch};
 use crate::commands::fetch::args::FailOn;
 use crate::commands::fetch::cost_report::CostReport;
 use crate::commands::fetch::end_report::EndReport;
@@ -84,6 +85,7 @@ pub(super) struct Scheduler<'o> {
     pub(super) browsers: Vec<Arc<BrowserFetcher>>,
     /// Whether the failing browser was reported.
     pub(super) is_browser_reported: bool,
+    pub(super) estimator: Estimator,
     /// The endpoint that receives the counts.
     pub(super) metrics: Option<MetricsEndpoint>,
 }
@@ -283,7 +285,9 @@ impl Scheduler<'_> {
         let unread = self.show.left().unwrap_or_default().saturating_sub(read);
         let now = self.pipeline.selector().now();
         let pace = self.pipeline.selector().pace();
-        let remaining = pace.map(|pace| eta::estimate(pace, self.frontier.hosts(), unread, now)).unwrap_or_default();
+        let hosts = self.frontier.hosts();
+        let remaining = pace.map(|pace| self.estimator.estimate(pace, hosts, unread, now, std::time::Instant::now()));
+        let remaining = remaining.unwrap_or_default();
         self.show.update(remaining, waiting);
     }
 
