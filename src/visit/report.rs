@@ -29,6 +29,11 @@ use fetchwise_types::time::Timestamp;
 /// Delay before the first retry after a local fault; it doubles each time.
 const LOCAL_FAULT_BASE: Duration = Duration::from_millis(250);
 
+/// Share of the pages of a host with errors at any rate that may still fail after all retries.
+const LOST_TO_NOISE: f64 = 0.002;
+/// Maximum number of retries of one page for such errors.
+const MAX_NOISE_RETRIES: u32 = 8;
+
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Reports the result of a fetch: a [`FetchResult`], or an [`Outcome`] alone. Records the attempt with all that the
     /// log needs, and settles the next step.
@@ -97,7 +102,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let out_of_time = self.timeouts >= settings.max_timeouts;
         let retries = kind.is_some_and(ErrorKind::is_transient)
             && !is_limit
-            && self.retries < settings.max_retries
+            && self.retries < self.retry_limit(settings.max_retries, kind)
             && !(kind == Some(ErrorKind::Timeout) && out_of_time);
         let weight = match &error {
             // The page is the one that an earlier attempt brought. Its cost and its time are not those of a page.
@@ -208,6 +213,20 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.local_faults += 1;
         (self.redirected, self.redirects) = (None, 0);
         self.next = NextStep::DecideAfter(now.saturating_add(wait));
+    }
+
+    /// Returns the maximum number of retries after a failure of this kind. A host that gives errors at any rate would
+    /// lose many pages with a single one.
+    fn retry_limit(&self, max_retries: u32, kind: Option<ErrorKind>) -> u32 {
+        let noise = match kind {
+            Some(ErrorKind::ServerError) if max_retries > 0 => {
+                self.selector.pace().and_then(|pace| pace.error_noise(self.host()))
+            }
+            _ => None,
+        };
+        // After n requests, the n-th power of the share of errors is left.
+        let requests = noise.map_or(0.0, |share| LOST_TO_NOISE.ln() / share.clamp(1e-6, 0.99).ln());
+        max_retries.max((requests.ceil() as u32).saturating_sub(1).min(MAX_NOISE_RETRIES))
     }
 
     /// Returns the pause that the response asks for.

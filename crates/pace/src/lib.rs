@@ -329,6 +329,12 @@ impl Pace {
         })
     }
 
+    /// Returns the share of a host's responses that are errors at any rate, if it is known to give such errors.
+    pub fn error_noise(&self, host: &str) -> Option<f64> {
+        let entry = self.hosts.get(&self.key(host))?;
+        entry.active()?.trouble.as_ref()?.noise.share()
+    }
+
     /// Returns the result of a doubt that [`Pace::record_response`] reported.
     pub fn doubt_verdict(&self, host: &str, doubt: u32, now: Timestamp) -> DoubtVerdict {
         let Some(mut entry) = self.hosts.get_mut(&self.key(host)) else { return DoubtVerdict::Page };

@@ -126,6 +126,43 @@ fn requests_of_a_host_go_out_evenly_and_others_do_not_wait_for_it() {
 }
 
 #[test]
+fn a_page_of_a_host_with_errors_at_any_rate_is_retried_more_than_once() {
+    let world = World::new(PaceSettings::default());
+    let (error, mut pages) = (|| FetchResult::from(Outcome::Http(503)).with_status(503), 0);
+    let noise = || world.selector.pace().unwrap().error_noise("e.org");
+    // Four errors in a row before anything is known of the host: one retry.
+    let failed = world.run("/first", error());
+    assert!(!failed.is_delivered() && noise().is_none());
+    assert_eq!(world.sink.attempts.lock().unwrap().iter().filter(|a| a.fetcher == "direct_access").count(), 2);
+    let mut requests = 0_u32;
+    let mut fails = || {
+        requests += 1;
+        requests.wrapping_mul(2_654_435_761) >> 30 == 0
+    };
+    while noise().is_none() {
+        pages += 1;
+        assert!(pages < 4_000, "a quarter of errors at any rate is found");
+        let mut visit = world.visit(&format!("/{pages}"));
+        loop {
+            match visit.next() {
+                Step::Fetch(fetch) if fails() => visit.report(fetch, error()),
+                Step::Fetch(fetch) => visit.report(fetch, Outcome::Content),
+                Step::Wait(wait) => world.wait_until(wait.until()),
+                Step::End(_) => break,
+            }
+        }
+    }
+    let mut visit = world.visit("/last");
+    for _ in 0..3 {
+        let fetch = world.fetch(&mut visit);
+        visit.report(fetch, error());
+    }
+    let fetch = world.fetch(&mut visit);
+    visit.report(fetch, Outcome::Content);
+    assert!(matches!(visit.next(), Step::End(end) if end.is_delivered()));
+}
+
+#[test]
 fn a_dropped_fetch_returns_its_permit_and_a_retry_takes_its_own() {
     let world = World::known(8);
     let mut a = world.visit("/a");
