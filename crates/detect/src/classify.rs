@@ -24,7 +24,7 @@ use crate::html::{redirect, sniff};
 use crate::options::{DetectorOptions, ReadContext};
 use crate::rules::compiled::{Rule, RuleTable};
 use crate::rules::strength::Grade;
-use crate::scratch::{MatchPosition, Scratch};
+use crate::scratch::{CollectedEvidence, MatchPosition, Scratch};
 use crate::short_text;
 use crate::verdict::CONTENT_CHARS;
 use fetchwise_types::fetch_result::BlockKind;
@@ -90,12 +90,13 @@ pub(super) fn inspect(
     }
     read_words(table, scratch);
     let is_wording = |rule: &Rule| rule.vendor.is_none() && matches!(rule.grade, Grade::Title | Grade::Sentence);
-    let blocks = |of: &dyn Fn(&Rule) -> bool| {
-        scratch.found.held.iter().map(|&index| &table.rules[index as usize]).any(|rule| rule.grade.blocks() && of(rule))
-    };
-    let doubtful = table.vocabulary.is_about(scratch.meanings) && !blocks(&|rule| !is_wording(rule));
+    let held = || scratch.found.held.iter().map(|&index| &table.rules[index as usize]);
+    let is_about = table.vocabulary.is_about(scratch.meanings);
+    let doubtful = is_about && !held().any(|rule| rule.grade.blocks() && !is_wording(rule));
     let may_be_block = verdict.is_html && !asks_for_credentials(page) && table.concepts.may_be_block(scratch.meanings);
-    if may_be_block && (explain || doubtful || !blocks(&|_| true)) {
+    let is_decided = held().any(|rule| decides_block(table, &scratch.found, rule, &context.options));
+    let cues_count = may_be_block && (doubtful || !is_decided);
+    if cues_count {
         weigh_cues(context, table, page, charset, scratch);
         // Articles about block pages use the same words.
         if doubtful && scratch.weighing.is_about_blocks() {
@@ -112,6 +113,10 @@ pub(super) fn inspect(
         if rule.grade == Grade::Presence || scratch.found.held.contains(&index) {
             presence |= vendor_bit(rule);
         }
+    }
+    if explain && may_be_block && !cues_count {
+        // Only for display, so after the verdict.
+        weigh_cues(context, table, page, charset, scratch);
     }
     if presence != 0 {
         verdict.waf = Vendors { names: Some(Arc::clone(&table.vendors)), bits: presence };
@@ -196,6 +201,18 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
         && rule.conditions.hold(ConditionInput { page, facts })
 }
 
+/// Returns whether this rule, which holds, makes the page a block.
+fn decides_block(table: &RuleTable, found: &CollectedEvidence, rule: &Rule, options: &DetectorOptions) -> bool {
+    // A widget's script next to an application's marker belongs to the application. Stronger evidence needs a named
+    // framework to be explained.
+    let explains = |by: &Rule| by.application && (rule.grade == Grade::Weak || by.framework.is_some());
+    let is_explained = || {
+        let held = found.held.iter().map(|&index| &table.rules[index as usize]);
+        rule.conditions.mount == Some(false) && held.into_iter().any(explains)
+    };
+    rule.grade.blocks() && rule.confidence >= options.block_threshold && !is_explained()
+}
+
 /// Fills in the verdict from the evidence.
 fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch: &Scratch, verdict: &mut Verdict) {
     let holding = || scratch.found.held.iter().map(|&index| (index, &table.rules[index as usize]));
@@ -203,18 +220,14 @@ fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch:
         holding().filter(|(_, r)| of(r)).min_by_key(|(index, r)| (r.grade, r.vendor.is_none(), *index)).map(|(_, r)| r)
     };
     let first = |of: &dyn Fn(Grade) -> bool| strongest(&|r| of(r.grade));
-    // A widget's script next to an application's marker belongs to the application. Stronger evidence needs a named
-    // framework to be explained.
-    let explains = |a: &Rule, of: &Rule| a.application && (of.grade == Grade::Weak || a.framework.is_some());
-    let is_explained = |r: &Rule| r.conditions.mount == Some(false) && holding().any(|(_, a)| explains(a, r));
-    let is_sure = |r: &Rule| r.confidence >= options.block_threshold;
-    let block = strongest(&|r| r.grade.blocks() && is_sure(r) && !is_explained(r));
+    let decides = |r: &Rule| decides_block(table, &scratch.found, r, options);
+    let block = strongest(&decides);
     let queue = first(&|g| g == Grade::Queue);
     let refused = matches!(page.status, 403 | 429 | 451);
     match (block, queue) {
         (Some(b), q) if q.is_none() || b.grade == Grade::Mitigated => {
             verdict.is_blocked = true;
-            let challenges = holding().any(|(_, r)| r.grade.blocks() && is_sure(r) && !r.refusal && !is_explained(r));
+            let challenges = holding().any(|(_, r)| decides(r) && !r.refusal);
             verdict.block_type = Some(if challenges { BlockKind::Challenge } else { BlockKind::Refusal });
             decided_by(table, b, verdict);
             if b.vendor.is_none() {

@@ -296,6 +296,22 @@ fn a_challenge_is_read_in_any_charset() {
 }
 
 #[test]
+fn explaining_a_page_changes_nothing_in_its_verdict() {
+    // The application explains the sentence of a rule, and the words of the page are weighed anyway.
+    let body = "<!doctype html><title>Sign in</title><body><div role=main><h1>One look before you go in</h1>\
+        <p>This site is checking that a person is asking. It takes a few seconds.</p>\
+        <noscript><p>Enable JavaScript and cookies to continue</p></noscript></div>\
+        <div id=root></div><noscript>You need to enable JavaScript to run this app.</noscript></body>";
+    let detector = Detector::new();
+    let page = Page { url: None, final_url: None, status: 200, headers: &[], body: body.as_bytes() };
+    let explained = detector.explain(&page, &mut Scratch::default());
+    assert!(explained.matches.iter().any(|found| &*found.rule == "text-enable-scripts"), "{explained:?}");
+    let verdict = detector.inspect(&page, &mut Scratch::default());
+    assert_eq!(verdict, explained.verdict);
+    assert_eq!((verdict.is_blocked, verdict.rule.as_deref()), (true, Some("cues")), "{verdict:?}");
+}
+
+#[test]
 fn custom_rules_are_added_and_explain_shows_where_they_matched() {
     let rules = "[[rule]]\nid = 'acme'\nvendor = 'acme'\ngrade = 'strong'\nfind = ['acme-shield']\nnote = 'our own'\n";
     let detector = Detector::with_rules(rules).unwrap();
