@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use etcetera::BaseStrategy;
 use fetchwise::config::{IdentityConfig, SignedHttp, SigningCoverage, SigningForm, SigningMode};
-use fetchwise::fetch::http::RequestSigner;
+use fetchwise::fetch::signing::RequestSigner;
 use fetchwise::identity::card::{Profile, RobotsPromise};
 use fetchwise::identity::{Agent, Coverage, Form, FormSetting, KeyDir, KeyDirError, KeySource, Signer, UnixSeconds};
 use fetchwise::pace::{CrawlDelay, PaceMode};

@@ -3,7 +3,7 @@
 //! Invariants: the signatures are those of `from_config`.
 
 use fetchwise::config::SigningMode;
-use fetchwise::fetch::http::RequestSigner;
+use fetchwise::fetch::signing::RequestSigner;
 
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
