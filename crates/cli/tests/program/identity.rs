@@ -48,6 +48,8 @@ fn init_prints_the_section_for_the_config_and_show_the_key() {
     let shown = run(&place, &["show", "--json"]).one();
     assert_eq!((shown["keys"][0]["kid"].as_str(), shown["keys"][0]["state"].as_str()), (Some(&*kid), Some("active")));
     assert_eq!(shown["user_agent"], "Mozilla/5.0 (compatible; ExampleBot/1.0; +https://bot.example/bot)");
+    let in_browsers = shown["browser_user_agent"].as_str().unwrap();
+    assert!(in_browsers.contains("compatible; ExampleBot/1.0; +https://bot.example/bot) Chrome/"), "{in_browsers}");
     let again = run(&place, &["init"]);
     assert!(again.code == 2 && again.stderr.contains("identity rotate"), "{}", again.stderr);
     let bad = place.run(&["identity", "init", "--agent", "http://bot.example", "--name", "B"]);

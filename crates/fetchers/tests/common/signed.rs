@@ -40,25 +40,6 @@ impl ReceivedRequest {
         input.split_once(";nonce=\"").unwrap().1.split_once('"').unwrap().0.to_owned()
     }
 
-    pub(crate) fn with_header(&self, name: &str, change: impl Fn(&str) -> String) -> Self {
-        let headers = self
-            .headers
-            .iter()
-            .map(|(known, value)| (known.clone(), if known == name { change(value) } else { value.clone() }));
-        Self { headers: headers.collect(), ..self.clone() }
-    }
-
-    /// Returns the request with one bit of its signature changed.
-    pub(crate) fn with_bit(&self, bit: usize) -> Self {
-        use base64::Engine as _;
-        use base64::engine::general_purpose::STANDARD;
-        self.with_header("signature", |value| {
-            let mut bytes = STANDARD.decode(value.trim_start_matches("sig1=:").trim_end_matches(':')).unwrap();
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            format!("sig1=:{}:", STANDARD.encode(bytes))
-        })
-    }
-
     pub(crate) fn is_valid(&self, keys: &KeyRing) -> bool {
         WebBotAuthVerifier::parse(self).is_ok_and(|parsed| parsed.verify(keys, None).is_ok())
     }

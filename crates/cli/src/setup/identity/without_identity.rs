@@ -3,6 +3,7 @@
 //! Invariants: the signatures are those of `from_config`.
 
 use fetchwise::config::SigningMode;
+use fetchwise::fetch::browser::BrowserSigning;
 use fetchwise::fetch::signing::RequestSigner;
 
 use crate::setup::settings::Settings;
@@ -27,6 +28,14 @@ impl Identity {
     }
 
     pub(crate) fn user_agent(&self) -> Option<&str> {
+        None
+    }
+
+    pub(crate) fn browser(&self) -> Option<BrowserSigning> {
+        None
+    }
+
+    pub(crate) fn browser_user_agent(&self) -> Option<&str> {
         None
     }
 

@@ -21,6 +21,27 @@ use web_bot_auth::keyring::KeyRing;
 use super::harness::*;
 use crate::signed::{ReceivedRequest, keyring, signer};
 
+impl ReceivedRequest {
+    fn with_header(&self, name: &str, change: impl Fn(&str) -> String) -> Self {
+        let headers = self
+            .headers
+            .iter()
+            .map(|(known, value)| (known.clone(), if known == name { change(value) } else { value.clone() }));
+        Self { headers: headers.collect(), ..self.clone() }
+    }
+
+    /// Returns the request with one bit of its signature changed.
+    fn with_bit(&self, bit: usize) -> Self {
+        use base64::Engine as _;
+        use base64::engine::general_purpose::STANDARD;
+        self.with_header("signature", |value| {
+            let mut bytes = STANDARD.decode(value.trim_start_matches("sig1=:").trim_end_matches(':')).unwrap();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            format!("sig1=:{}:", STANDARD.encode(bytes))
+        })
+    }
+}
+
 /// Servers over TLS for three names and two addresses, with HTTP/1.1 or HTTP/2. They follow a plan of redirects, and keep
 /// every request.
 struct Sites {
