@@ -316,7 +316,7 @@ impl Tab {
         let Some(signature) = signature else { return self.send(unsigned) };
         // Scripts of the page can set headers too.
         let own = headers.into_iter().filter(|header| !NAMES.iter().any(|name| header.name.eq_ignore_ascii_case(name)));
-        let own = own.map(|header| HeaderEntry { name: header.name.into(), value: header.value.into() });
+        let own = own.map(|header| HeaderEntry { name: header.name, value: header.value });
         let added = signature.headers().map(|(name, value)| HeaderEntry { name: name.into(), value: value.into() });
         let signed = ContinueRequest { headers: Some(own.chain(added).collect()), ..unsigned.clone() };
         let (cdp, session) = (self.cdp.clone(), self.session.clone());
