@@ -26,6 +26,8 @@ use crate::terminal::output::{note, note_labelled};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
     signer: Option<Arc<Signer>>,
+    /// Shared by all fetchers, and so is what they see of hosts.
+    requests: Option<RequestSigner>,
     user_agent: Option<String>,
     browser_user_agent: Option<String>,
     browser_scope: SignatureScope,
@@ -53,17 +55,19 @@ impl Identity {
             SigningBrowserScope::Site => SignatureScope::Site,
             SigningBrowserScope::All => SignatureScope::All,
         };
+        let signer = Arc::new(signer);
         Ok(Self {
-            signer: Some(Arc::new(signer)),
+            requests: Some(RequestSigner::from(Arc::clone(&signer))),
+            signer: Some(signer),
             user_agent: profile.as_ref().map(Profile::user_agent),
             browser_user_agent: profile.as_ref().map(Profile::browser_user_agent),
             browser_scope,
         })
     }
 
-    /// Returns the signer of plain requests, if they are signed.
+    /// Returns the signer of requests, if they are signed.
     pub(crate) fn signer(&self) -> Option<RequestSigner> {
-        self.signer.clone().map(RequestSigner::from)
+        self.requests.clone()
     }
 
     /// Returns the `User-Agent` of plain requests, if they are signed.
