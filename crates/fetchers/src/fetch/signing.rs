@@ -3,7 +3,7 @@
 //! Owns: whether a refused request is signed once more.
 //!
 //! Invariants: a signature is made for one request, and no log or archive gets it. A request is signed at most once more.
-//! A host that refuses that too is not asked again for [`IN_VAIN_FOR`].
+//! A host that refuses that too gets no second signature for an hour.
 //!
 //! Must not know: keys, what a signature covers, and how requests are sent.
 
