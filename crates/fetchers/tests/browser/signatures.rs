@@ -233,6 +233,8 @@ fn shop(host: &str, path: &str, port: u16) -> Reply {
                 "<p>arrived</p><img src={spy}><img src=/own.png><script>fetch('{spy}', {{mode: 'no-cors'}})</script>"
             ))
         }
+        "/outer" => html(format!("<p>outer</p><iframe src='{}'></iframe>", to("third.test", "/inner"))),
+        "/inner" => html(format!("<img src=/of-frame.png><img src='{}'>", to("shop.test", "/from-frame.png"))),
         // Requests that are not ordinary ones.
         "/odd" => {
             let api = to("api.shop.test", "/api");
@@ -335,6 +337,12 @@ async fn a_site_that_a_page_leaves_for_another_is_a_third_party_there() {
     assert!(page.contains("arrived"), "{page}");
     let seen = signed_by_path(&sites.take());
     assert!(seen["GET /leave"] && seen["GET /arrive"] && seen["GET /own.png"] && !seen["GET /spy.png"], "{seen:?}");
+    // Frames of other sites have separate targets, whose requests are not paused.
+    get(&browser, &sites.url("shop.test", "/outer")).await;
+    let expected =
+        [("GET /from-frame.png", false), ("GET /inner", false), ("GET /of-frame.png", false), ("GET /outer", true)];
+    let seen: Vec<(String, bool)> = signed_by_path(&sites.take()).into_iter().collect();
+    assert_eq!(seen, expected.map(|(path, signed)| (path.to_owned(), signed)));
     browser.close().await;
 }
 
