@@ -28,7 +28,8 @@ pub use secret::{Secret, without_password};
 pub use sections::{
     BackoffConfig, BrowserConfig, CacheConfig, ConsentConfig, DetectConfig, DurabilityName, FetcherConfig, FleetConfig,
     FleetScope, HttpConfig, IdentityConfig, ImportanceConfig, ImportanceMode, LicenseUse, LogConfig, NetworkConfig,
-    PriorConfig, RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp, SigningCoverage, SigningForm, SigningMode,
+    PriorConfig, RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp, SigningBrowserScope, SigningCoverage,
+    SigningForm, SigningMode,
 };
 pub use sections::{PaceConfig, PaceHostConfig};
 pub use value::{CompactThreshold, CostConfig};

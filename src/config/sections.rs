@@ -284,6 +284,19 @@ pub enum SigningForm {
     String,
 }
 
+/// The requests of a browser's pages that are signed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SigningBrowserScope {
+    /// The page's document, with its redirects.
+    Document,
+    /// Also those to the page's registrable domain.
+    #[default]
+    Site,
+    /// All, third parties included.
+    All,
+}
+
 /// Plain http requests that are signed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -319,6 +332,8 @@ pub struct IdentityConfig {
     pub coverage: Option<SigningCoverage>,
     /// The form of `Signature-Agent`.
     pub form: Option<SigningForm>,
+    /// The requests of a browser's pages that are signed.
+    pub browser_scope: Option<SigningBrowserScope>,
     /// Plain http requests that are signed.
     pub http: Option<SignedHttp>,
 }

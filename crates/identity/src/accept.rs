@@ -8,6 +8,7 @@
 use sfv::{Dictionary, ListEntry, Parser};
 
 use crate::message::{Component, DERIVED};
+use crate::signed_headers::SignedHeaders;
 
 /// Longest nonce that is echoed, in bytes.
 pub const MAX_NONCE: usize = 128;
@@ -61,6 +62,16 @@ impl SignatureRequest {
     /// Returns the label for the signature.
     pub fn label(&self) -> &str {
         &self.label
+    }
+
+    /// Returns whether a signature already has what is asked for. One with a nonce of the server's never has.
+    pub fn is_met_by(&self, sent: &SignedHeaders) -> bool {
+        let listed = sent.input.strip_prefix(&*self.label).and_then(|rest| rest.strip_prefix("=("));
+        let listed = listed.and_then(|rest| rest.split_once(')')).map(|(listed, _)| listed);
+        self.nonce.is_none()
+            && listed.is_some_and(|listed| {
+                self.components.iter().all(|wanted| listed.contains(&format!("\"{}\"", wanted.name)))
+            })
     }
 }
 

@@ -83,6 +83,15 @@ impl Profile {
         format!("Mozilla/5.0 (compatible; {}/1.0; +{})", self.name, self.about_url())
     }
 
+    /// Returns the `User-Agent` of browsers, with `W.X.Y.Z` in place of Chromium's version.
+    pub fn browser_user_agent(&self) -> String {
+        let (name, about) = (&self.name, self.about_url());
+        format!(
+            "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; {name}/1.0; +{about}) Chrome/W.X.Y.Z \
+             Safari/537.36"
+        )
+    }
+
     /// Returns the card, as JSON.
     pub fn card(&self) -> String {
         let mut compliance = Vec::new();
@@ -173,6 +182,13 @@ mod tests {
             robots: RobotsPromise { obeys: true, keeps_delay: true },
             pace: Some((20.0, 16)),
         }
+    }
+
+    #[test]
+    fn a_browser_declares_itself() {
+        let declared = "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; ExampleBot/1.0; \
+            +https://bot.example/bot) Chrome/W.X.Y.Z Safari/537.36";
+        assert_eq!(profile().browser_user_agent(), declared);
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod key_set;
 mod lifetime;
 mod message;
 mod sign;
+mod signed_headers;
 pub mod verify;
 
 pub use accept::{MAX_NONCE, SignatureRequest};
@@ -30,7 +31,8 @@ pub use key::{KeyError, SigningKey};
 pub use key_dir::{KeyDir, KeyDirError, KeySource, Rotation};
 pub use key_set::{KeyEntry, KeySet, KeyState};
 pub use lifetime::{CREATED_BEFORE, UnixSeconds, VALID_FOR};
-pub use sign::{Coverage, MAX_CLOCK_OFFSET, NotSigned, SignedHeaders, Signer, ToSign};
+pub use sign::{Coverage, MAX_CLOCK_OFFSET, NotSigned, Signer, ToSign};
+pub use signed_headers::SignedHeaders;
 
 /// Compiles and runs the README's example.
 #[cfg(doctest)]

@@ -24,6 +24,7 @@ use crate::key_dir::{KeyDirError, KeySource};
 use crate::key_set::KeySet;
 use crate::lifetime::{UnixSeconds, lifetime};
 use crate::message::{Component, Message, base};
+use crate::signed_headers::SignedHeaders;
 
 /// Clock offset in seconds above which nothing is signed.
 pub const MAX_CLOCK_OFFSET: i64 = 30;
@@ -63,33 +64,6 @@ impl<'a> ToSign<'a> {
     /// Returns a GET of `url`.
     pub fn get(url: &'a Url) -> Self {
         Self { method: "GET", url, header: None, wanted: None }
-    }
-}
-
-/// The values of a signature's headers.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SignedHeaders {
-    /// `Signature-Agent`.
-    pub agent: String,
-    /// `Signature-Input`.
-    pub input: String,
-    /// `Signature`.
-    pub signature: String,
-    /// The form of `Signature-Agent`.
-    pub form: Form,
-}
-
-impl SignedHeaders {
-    /// Returns the headers, in the order in which they are sent.
-    pub fn iter(&self) -> [(&'static str, &str); 3] {
-        [("Signature-Agent", &self.agent), ("Signature-Input", &self.input), ("Signature", &self.signature)]
-    }
-}
-
-impl fmt::Debug for SignedHeaders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A signature lets others replay the request for a minute.
-        f.debug_struct("SignedHeaders").field("input", &self.input).finish_non_exhaustive()
     }
 }
 
@@ -191,6 +165,11 @@ impl Signer {
     pub fn on_warning(mut self, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.warn = Some(Box::new(warn));
         self
+    }
+
+    /// Returns whether plain http to a loopback address is signed.
+    pub fn signs_loopback(&self) -> bool {
+        self.signs_loopback
     }
 
     /// Returns the agent.
@@ -518,6 +497,10 @@ mod tests {
         assert!(signed.agent.starts_with("sig9=\"https://"), "{signed:?}");
         let covered = "sig9=(\"@authority\" \"@method\" \"@path\" \"signature-agent\";key=\"sig9\" \"@query\")";
         assert!(signed.input.starts_with(covered) && signed.input.contains(r#";nonce="a\"b";"#), "{signed:?}");
+        let is_met = |wanted: &str| SignatureRequest::read(wanted).unwrap().is_met_by(&signed);
+        assert!(is_met(r#"sig9=("@authority" "signature-agent")"#));
+        assert!(!is_met(r#"sig=("@authority")"#) && !is_met(r#"sig9=("@scheme")"#));
+        assert!(!wanted.is_met_by(&signed), "the nonce is the server's");
     }
 
     #[test]

@@ -3,8 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use fetchwise::fetch::browser::BrowserFetcher;
+use fetchwise::response::header;
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
+use fetchwise_testsite::origin::{Origin, Site};
 use serde_json::Value;
 
 use crate::support::{Ran, TestDir};
@@ -48,6 +51,8 @@ fn init_prints_the_section_for_the_config_and_show_the_key() {
     let shown = run(&place, &["show", "--json"]).one();
     assert_eq!((shown["keys"][0]["kid"].as_str(), shown["keys"][0]["state"].as_str()), (Some(&*kid), Some("active")));
     assert_eq!(shown["user_agent"], "Mozilla/5.0 (compatible; ExampleBot/1.0; +https://bot.example/bot)");
+    let in_browsers = shown["browser_user_agent"].as_str().unwrap();
+    assert!(in_browsers.contains("compatible; ExampleBot/1.0; +https://bot.example/bot) Chrome/"), "{in_browsers}");
     let again = run(&place, &["init"]);
     assert!(again.code == 2 && again.stderr.contains("identity rotate"), "{}", again.stderr);
     let bad = place.run(&["identity", "init", "--agent", "http://bot.example", "--name", "B"]);
@@ -198,4 +203,60 @@ fn a_rotation_overlaps_unless_the_key_is_compromised() {
     assert_eq!(stolen["old_until"], Value::Null);
     assert_eq!(published(now + 10), [stolen["kid"].as_str().unwrap()]);
     assert_eq!(secrets(&place).len(), 1);
+}
+
+#[test]
+fn declared_browsers_sign_and_name_the_crawler() {
+    let Ok(chromium) = BrowserFetcher::find(None) else {
+        println!("SKIPPED: no Chromium");
+        return;
+    };
+    let chromium = chromium.to_str().unwrap();
+    let (place, _) = with_key();
+    let section = fs::read_to_string(place.path("c.toml")).unwrap();
+    let section = format!("{section}http = 'loopback'\n");
+    place.write("c.toml", &section);
+    place.write("own.toml", format!("{section}[[fetcher]]\nname = 'own'\nlike = 'playwright'\n"));
+    place.write("document.toml", format!("{section}browser_scope = 'document'\n"));
+    let page = "<!doctype html><title>A page</title><p>Some words that a person may read.<script src=/a.js></script>";
+    let origin = Origin::start([("127.0.0.1", Site::Html(page.to_owned()))]).unwrap();
+    let in_browsers = "compatible; ExampleBot/1.0; +https://bot.example/bot) Chrome/";
+    for (fetcher, config, declared, signed) in [
+        ("direct_access", "c.toml", "(compatible; ExampleBot/1.0; +https://bot.example/bot)", [Some(true), None]),
+        ("playwright", "c.toml", in_browsers, [Some(true), Some(true)]),
+        ("own", "own.toml", in_browsers, [Some(true), Some(true)]),
+        ("playwright", "document.toml", in_browsers, [Some(true), Some(false)]),
+        ("playwright_stealth", "c.toml", "", [Some(false), Some(false)]),
+    ] {
+        let path = format!("/{fetcher}/{config}");
+        let before = origin.requests().len();
+        let url = origin.url("127.0.0.1", &path);
+        let ran = place.run(&[
+            "try",
+            "--config",
+            config,
+            "--fetcher",
+            fetcher,
+            "--chromium",
+            chromium,
+            "--allow-network",
+            "127.0.0.0/8",
+            "--json",
+            &url,
+        ]);
+        assert_eq!(ran.one()["status"], 200, "{}{}", ran.stdout, ran.stderr);
+        let requests = &origin.requests()[before..];
+        let signed_at = |path: &str| {
+            let request = requests.iter().find(|request| request.path == path)?;
+            let agent = request.user_agent().unwrap();
+            assert!(agent.contains(declared) && agent.contains("ExampleBot") != declared.is_empty(), "{agent}");
+            Some(header(&request.headers, "signature").is_some())
+        };
+        assert_eq!([signed_at(&path), signed_at("/a.js")], signed, "{fetcher} {config}: {requests:?}");
+    }
+    let bad = format!("{section}browser_scope = 'third'\n");
+    place.write("bad.toml", bad);
+    let ran = place.run(&["config", "check", "bad.toml"]);
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(ran.code == 2 && said.contains("expected one of `document`, `site`, `all`"), "{said}");
 }

@@ -20,6 +20,7 @@ mod process_group;
 pub mod proxy;
 pub mod redirect_gate;
 pub mod search_api;
+pub mod signing;
 pub mod upstream;
 pub mod validators;
 pub mod yt_dlp;

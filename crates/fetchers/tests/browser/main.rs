@@ -6,6 +6,9 @@
 mod browser_fetcher;
 mod pipeline;
 mod remote;
+mod signatures;
+#[path = "../common/signed.rs"]
+mod signed;
 
 use std::path::PathBuf;
 

@@ -18,17 +18,18 @@ use crate::chromium;
 const SITE: &str = "127.0.0.61";
 
 /// A browser of another program, and its socket.
-struct ForeignBrowser {
+pub(crate) struct ForeignBrowser {
     child: Child,
-    socket: String,
+    pub(crate) socket: String,
     _profile: tempfile::TempDir,
 }
 
 impl ForeignBrowser {
-    fn start(program: &Path) -> Self {
+    pub(crate) fn start(program: &Path, further: &[&str]) -> Self {
         let profile = tempfile::tempdir().unwrap();
         let mut child = Command::new(program)
             .args(["--headless=new", "--no-sandbox", "--remote-debugging-port=0", "--no-first-run", "--disable-gpu"])
+            .args(further)
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg("about:blank")
             .stdin(Stdio::null())
@@ -68,7 +69,7 @@ async fn get(fetcher: &BrowserFetcher, url: &str) -> Result<Response, FetchError
 async fn a_running_browser_renders_pages_under_the_guard_and_is_left_running() {
     let Some(program) = chromium() else { return };
     let origin = Origin::start([(SITE, Site::ReactShell)]).unwrap();
-    let mut browser = ForeignBrowser::start(&program);
+    let mut browser = ForeignBrowser::start(&program, &[]);
     for _ in 0..2 {
         let one = fetcher(&browser.socket);
         let response = get(&one, &origin.url(SITE, "/a")).await.unwrap();

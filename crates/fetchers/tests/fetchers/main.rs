@@ -8,6 +8,8 @@ mod filtering_proxy;
 mod flaresolverr;
 mod http;
 mod search_api;
+#[path = "../common/signed.rs"]
+mod signed;
 mod upstream_proxy;
 mod warc;
 #[cfg(unix)]

@@ -88,7 +88,7 @@ impl BuiltFetchers {
         if let Err(NoBrowser::Missing(reason)) = &available.browser {
             note(format_args!("warning: pages that need a browser will fail: {reason}"));
         }
-        for options in browsers(settings, crawl_options)
+        for options in browsers(settings, crawl_options, Some(identity))
             .into_iter()
             .filter(|options| available.is_shipped_and_wanted(&options.name))
         {
@@ -115,13 +115,14 @@ impl BuiltFetchers {
             let mut http = http(settings, crawl_options, guard.clone())?;
             let mut dialer = dialer.clone();
             // Requests of archives and search services, and those that a proxy passes on, are not signed.
-            if upstream.is_none() && matches!(fetcher.method(), FetchMethod::Like(PROBE_FETCHER)) {
+            let identity = upstream.is_none().then_some(identity);
+            if let (Some(identity), FetchMethod::Like(PROBE_FETCHER)) = (identity, fetcher.method()) {
                 http = with_identity(http, settings, identity);
             }
             if let Some(upstream) = upstream {
                 (http, dialer) = (http.upstream(upstream.clone()), dialer.through(upstream));
             }
-            made.add(fetcher, settings, crawl_options, available, (http, dialer))?;
+            made.add(fetcher, settings, crawl_options, available, identity, (http, dialer))?;
         }
         Ok(made)
     }
@@ -133,6 +134,7 @@ impl BuiltFetchers {
         settings: &Settings,
         crawl_options: &CrawlOptions,
         available: &FetcherAvailability<'_>,
+        identity: Option<&Identity>,
         (http, dialer): (HttpFetcherBuilder, Dialer),
     ) -> Result<(), Failure> {
         let name = canonical(&fetcher.name);
@@ -180,10 +182,8 @@ impl BuiltFetchers {
                 self.fetchers.push(Arc::new(http.name(name).build().map_err(Failure::usage)?));
             }
             FetchMethod::Like(like) => {
-                let Some(shipped) = browsers(settings, crawl_options).into_iter().find(|options| options.name == like)
-                else {
-                    return Ok(());
-                };
+                let mut shipped = browsers(settings, crawl_options, identity).into_iter();
+                let Some(shipped) = shipped.find(|options| options.name == like) else { return Ok(()) };
                 let Ok(program) = &available.browser else { return Ok(()) };
                 let tabs = fetcher.max_in_flight.or(settings.config.browser.tabs).unwrap_or(shipped.tabs);
                 let options = BrowserOptions { name: name.to_owned(), tabs, ..shipped };
@@ -280,13 +280,17 @@ fn with_identity(http: HttpFetcherBuilder, settings: &Settings, identity: &Ident
     }
 }
 
-/// Returns the options of the built-in browsers.
-fn browsers(settings: &Settings, crawl_options: &CrawlOptions) -> [BrowserOptions; 2] {
+/// Returns the options of the built-in browsers. The one that does not declare itself signs nothing.
+fn browsers(settings: &Settings, crawl_options: &CrawlOptions, identity: Option<&Identity>) -> [BrowserOptions; 2] {
     let mut stealth = BrowserOptions::stealth();
     if let Some(agent) = &crawl_options.stealth_agent {
         stealth.user_agent = UserAgent::Custom(agent.clone());
     }
-    [BrowserOptions::default(), stealth].map(|options| with_settle_times(settings, options))
+    let mut declared = BrowserOptions { signing: identity.and_then(Identity::browser), ..BrowserOptions::default() };
+    if let Some(agent) = identity.and_then(Identity::browser_user_agent) {
+        declared.user_agent = UserAgent::Versioned(agent.to_owned());
+    }
+    [declared, stealth].map(|options| with_settle_times(settings, options))
 }
 
 /// Returns the options with the config's times for a page to settle.

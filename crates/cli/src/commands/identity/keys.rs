@@ -28,6 +28,7 @@ struct ShowJson<'a> {
     directory: &'a str,
     card: String,
     user_agent: String,
+    browser_user_agent: String,
     keys: Vec<KeyJson<'a>>,
 }
 
@@ -100,6 +101,7 @@ pub(super) fn show(settings: &Settings, out: &mut Output) -> Result<Exit, Failur
             directory: agent.directory_url(),
             card: agent.url_of(fetchwise::identity::card::CARD_PATH),
             user_agent: profile.user_agent(),
+            browser_user_agent: profile.browser_user_agent(),
             keys: rows,
         })?;
         return Ok(Exit::Done);
@@ -107,6 +109,7 @@ pub(super) fn show(settings: &Settings, out: &mut Output) -> Result<Exit, Failur
     out.line(format_args!("agent       {}", plain(agent.origin())))?;
     out.line(format_args!("directory   {}", plain(agent.directory_url())))?;
     out.line(format_args!("User-Agent  {}", plain(&profile.user_agent())))?;
+    out.line(format_args!("in browsers {}", plain(&profile.browser_user_agent())))?;
     out.line("")?;
     let mut table = Table::new(&["key", "state", "signs from", "published until"]);
     for row in rows {

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use etcetera::BaseStrategy;
-use fetchwise::config::{IdentityConfig, SignedHttp, SigningCoverage, SigningForm, SigningMode};
-use fetchwise::fetch::http::RequestSigner;
+use fetchwise::config::{IdentityConfig, SignedHttp, SigningBrowserScope, SigningCoverage, SigningForm, SigningMode};
+use fetchwise::fetch::browser::{BrowserSigning, SignatureScope};
+use fetchwise::fetch::signing::RequestSigner;
 use fetchwise::identity::card::{Profile, RobotsPromise};
 use fetchwise::identity::{Agent, Coverage, Form, FormSetting, KeyDir, KeyDirError, KeySource, Signer, UnixSeconds};
 use fetchwise::pace::{CrawlDelay, PaceMode};
@@ -25,7 +26,11 @@ use crate::terminal::output::{note, note_labelled};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
     signer: Option<Arc<Signer>>,
+    /// Shared by all fetchers, and so is what they see of hosts.
+    requests: Option<RequestSigner>,
     user_agent: Option<String>,
+    browser_user_agent: Option<String>,
+    browser_scope: SignatureScope,
 }
 
 impl Identity {
@@ -44,18 +49,40 @@ impl Identity {
             return Ok(Self::default());
         }
         let signer = signer_with(settings, Timestamp::now())?.on_warning(|text| note_labelled("warning", text));
-        let user_agent = config.name.is_some().then(|| profile(settings).map(|profile| profile.user_agent()));
-        Ok(Self { signer: Some(Arc::new(signer)), user_agent: user_agent.transpose()? })
+        let profile = config.name.is_some().then(|| profile(settings)).transpose()?;
+        let browser_scope = match config.browser_scope.unwrap_or_default() {
+            SigningBrowserScope::Document => SignatureScope::Document,
+            SigningBrowserScope::Site => SignatureScope::Site,
+            SigningBrowserScope::All => SignatureScope::All,
+        };
+        let signer = Arc::new(signer);
+        Ok(Self {
+            requests: Some(RequestSigner::from(Arc::clone(&signer))),
+            signer: Some(signer),
+            user_agent: profile.as_ref().map(Profile::user_agent),
+            browser_user_agent: profile.as_ref().map(Profile::browser_user_agent),
+            browser_scope,
+        })
     }
 
-    /// Returns the signer of plain requests, if they are signed.
+    /// Returns the signer of requests, if they are signed.
     pub(crate) fn signer(&self) -> Option<RequestSigner> {
-        self.signer.clone().map(RequestSigner::from)
+        self.requests.clone()
     }
 
     /// Returns the `User-Agent` of plain requests, if they are signed.
     pub(crate) fn user_agent(&self) -> Option<&str> {
         self.user_agent.as_deref()
+    }
+
+    /// Returns how browsers sign, if requests are signed.
+    pub(crate) fn browser(&self) -> Option<BrowserSigning> {
+        self.signer().map(|signer| BrowserSigning { signer, scope: self.browser_scope })
+    }
+
+    /// Returns the `User-Agent` of browsers that sign, if requests are signed.
+    pub(crate) fn browser_user_agent(&self) -> Option<&str> {
+        self.browser_user_agent.as_deref()
     }
 
     /// Reads the keys again.

@@ -3,7 +3,8 @@
 //! Invariants: the signatures are those of `from_config`.
 
 use fetchwise::config::SigningMode;
-use fetchwise::fetch::http::RequestSigner;
+use fetchwise::fetch::browser::BrowserSigning;
+use fetchwise::fetch::signing::RequestSigner;
 
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
@@ -27,6 +28,14 @@ impl Identity {
     }
 
     pub(crate) fn user_agent(&self) -> Option<&str> {
+        None
+    }
+
+    pub(crate) fn browser(&self) -> Option<BrowserSigning> {
+        None
+    }
+
+    pub(crate) fn browser_user_agent(&self) -> Option<&str> {
         None
     }
 

@@ -4,7 +4,8 @@
 //! context, so no cookie, cache entry or storage passes from one fetch to the next.
 //!
 //! Invariants: the browser dials nothing itself. All its traffic goes through the filtering proxy, which enforces the
-//! address guard.
+//! address guard. A signature goes out with the one request that it was made for, and to no third party unless
+//! [`SignatureScope::All`] says so.
 //!
 //! Must not know: how a page is judged.
 
@@ -28,7 +29,7 @@ use tokio::sync::{Mutex, Semaphore, mpsc};
 use url::{Host, Url};
 
 pub use discovery::{BrowserMissing, ENVIRONMENT, NAMES};
-pub use options::{BrowserOptions, OptionsError, UserAgent};
+pub use options::{BrowserOptions, BrowserSigning, OptionsError, SignatureScope, UserAgent};
 pub use process::LaunchError;
 
 use super::dial::Dialer;
@@ -39,7 +40,7 @@ use cdp::{Cdp, Event};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::Header;
 use process::Process;
-use protocol::{CloseBrowser, CloseTarget, GetVersion, SetDiscoverTargets};
+use protocol::{CloseBrowser, CloseTarget, GetVersion, SetDiscoverTargets, Version};
 use tab::{Identity, LoadedPage, Tab};
 
 /// A browser that does not respond for this long hangs.
@@ -270,7 +271,8 @@ impl BrowserFetcher {
         let result = match opened {
             Ok(mut tab) => {
                 let (frame, mark) = (tab.main_frame(), running.proxy.mark().to_owned());
-                let load = PageLoad::new(frame, mark, request.limits.clone(), timeouts, Instant::now());
+                let load = PageLoad::new(frame, mark, request.limits.clone(), timeouts, Instant::now())
+                    .signing(options.signing.as_ref().map(|signing| signing.scope));
                 tab.load(slot.insert(load), request.url.as_str(), request.limits).await
             }
             Err(failure) => Err(failure),
@@ -362,13 +364,15 @@ impl Inner {
         let user_agent = match &self.options.user_agent {
             UserAgent::Chromium => None,
             UserAgent::Custom(text) => Some(text.clone()),
-            UserAgent::NotHeadless => {
-                let version = cdp.call(None, GetVersion {}).await;
-                let version = version.map_err(|error| LaunchError::Socket(error.to_string()))?;
-                Some(version.user_agent.replace("HeadlessChrome", "Chrome"))
+            UserAgent::NotHeadless => Some(version_of(&cdp).await?.user_agent.replace("HeadlessChrome", "Chrome")),
+            UserAgent::Versioned(text) => {
+                let product = version_of(&cdp).await?.product;
+                let version = product.rsplit_once('/').map_or(&*product, |(_, version)| version);
+                Some(text.replace(UserAgent::VERSION, version))
             }
         };
-        let identity = Identity { user_agent, init_script: self.options.init_script.clone() };
+        let (init_script, signing) = (self.options.init_script.clone(), self.options.signing.clone());
+        let identity = Identity { user_agent, init_script, signing };
         let pid = process.as_ref().map(Process::pid);
         Ok(RunningBrowser { cdp, pid, process: Mutex::new(process), proxy, identity })
     }
@@ -446,6 +450,10 @@ impl Drop for HangCheck {
             runtime.spawn(async move { running.kill_if_hung().await });
         }
     }
+}
+
+async fn version_of(cdp: &Cdp) -> Result<Version, LaunchError> {
+    cdp.call(None, GetVersion {}).await.map_err(|error| LaunchError::Socket(error.to_string()))
 }
 
 /// Closes the popup windows that pages open.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::fetch::signing::RequestSigner;
+
 /// Settings of a [`BrowserFetcher`](super::BrowserFetcher). Start from [`BrowserOptions::default`] or
 /// [`BrowserOptions::stealth`].
 #[derive(Clone, Debug)]
@@ -22,6 +24,30 @@ pub struct BrowserOptions {
     pub user_agent: UserAgent,
     /// Script that runs in each document before the page's own scripts.
     pub init_script: Option<String>,
+    /// Signs requests of the pages. None: no request is signed.
+    pub signing: Option<BrowserSigning>,
+}
+
+/// Signatures of a browser's requests.
+#[derive(Clone, Debug)]
+pub struct BrowserSigning {
+    /// Signs them: https only.
+    pub signer: RequestSigner,
+    /// Requests to sign.
+    pub scope: SignatureScope,
+}
+
+/// The requests of a page that are signed. The page's document is, with its redirects, whatever their site is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SignatureScope {
+    /// The page's document only. No further request is paused.
+    Document,
+    /// Those to the page's registrable domain. Third parties get none, so they cannot track the crawler by its key.
+    #[default]
+    Site,
+    /// All, third parties included.
+    All,
 }
 
 /// The user agent of the browser.
@@ -35,6 +61,13 @@ pub enum UserAgent {
     NotHeadless,
     /// This text.
     Custom(String),
+    /// This text, with Chromium's version in place of `W.X.Y.Z`.
+    Versioned(String),
+}
+
+impl UserAgent {
+    /// The part of [`UserAgent::Versioned`] that is replaced.
+    pub const VERSION: &str = "W.X.Y.Z";
 }
 
 impl Default for BrowserOptions {
@@ -48,6 +81,7 @@ impl Default for BrowserOptions {
             extra_args: Vec::new(),
             user_agent: UserAgent::default(),
             init_script: None,
+            signing: None,
         }
     }
 }

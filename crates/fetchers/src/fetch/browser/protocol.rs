@@ -5,6 +5,8 @@
 //!
 //! Must not know: sockets, and what a page is.
 
+use std::fmt;
+
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -49,7 +51,11 @@ commands! {
         browser_context_id: String,
     } -> IgnoredAny;
     "Emulation.setUserAgentOverride" SetUserAgentOverride { user_agent: String } -> IgnoredAny;
-    "Fetch.continueRequest" ContinueRequest { request_id: String } -> IgnoredAny;
+    "Fetch.continueRequest" ContinueRequest {
+        request_id: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        headers: Option<Vec<HeaderEntry>>,
+    } -> IgnoredAny;
     "Fetch.continueWithAuth" ContinueWithAuth {
         request_id: String,
         auth_challenge_response: AuthChallengeResponse,
@@ -100,14 +106,33 @@ results! {
     ProcessInfos { process_info: Vec<ProcessInfo> }
     RemoteObject { value: Option<Value> }
     StreamChunk { base64_encoded: Option<bool>, data: String, eof: bool }
-    Version { user_agent: String }
+    Version { product: String, user_agent: String }
+}
+
+/// A header of a request. All of a request's headers are replaced together.
+#[derive(Clone, Serialize)]
+pub(super) struct HeaderEntry {
+    pub(super) name: String,
+    pub(super) value: String,
+}
+
+impl fmt::Debug for HeaderEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A signature lets others replay the request for a minute.
+        f.debug_struct("HeaderEntry").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// Requests that Chromium pauses.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RequestPattern {
-    pub(super) resource_type: &'static str,
+    /// None for all types.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) resource_type: Option<&'static str>,
+    /// None for all URLs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) url_pattern: Option<&'static str>,
     /// `Request` or `Response`.
     pub(super) request_stage: &'static str,
 }
@@ -139,11 +164,16 @@ mod tests {
 
     #[test]
     fn commands_are_written_as_the_protocol_names_them() {
-        let patterns = vec![RequestPattern { resource_type: "Document", request_stage: "Response" }];
+        let document = RequestPattern { resource_type: Some("Document"), url_pattern: None, request_stage: "Response" };
+        let https = RequestPattern { resource_type: None, url_pattern: Some("https://*"), request_stage: "Request" };
+        let patterns = vec![document, https];
         assert_eq!(
             params(EnableFetch { patterns, handle_auth_requests: true }),
             json!({
-                "patterns": [{ "resourceType": "Document", "requestStage": "Response" }],
+                "patterns": [
+                    { "resourceType": "Document", "requestStage": "Response" },
+                    { "urlPattern": "https://*", "requestStage": "Request" },
+                ],
                 "handleAuthRequests": true,
             })
         );
@@ -175,6 +205,10 @@ mod tests {
     fn what_is_not_set_is_not_sent() {
         let context = CreateBrowserContext { dispose_on_detach: true, proxy_server: None, proxy_bypass_list: None };
         assert_eq!(params(context), json!({ "disposeOnDetach": true }));
+        let mut request = ContinueRequest { request_id: "r".into(), headers: None };
+        assert_eq!(params(request.clone()), json!({ "requestId": "r" }));
+        request.headers = Some(vec![HeaderEntry { name: "A".into(), value: "b".into() }]);
+        assert_eq!(params(request), json!({ "requestId": "r", "headers": [{ "name": "A", "value": "b" }] }));
     }
 
     #[test]

@@ -10,22 +10,26 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::mpsc;
 
 use super::cdp::{CallError, Cdp, Event};
+use super::options::{BrowserSigning, SignatureScope};
 use super::protocol::{
     AddScriptToEvaluateOnNewDocument, AttachToTarget, AuthChallengeResponse, BlockPattern, Command, ContinueRequest,
     ContinueWithAuth, CreateBrowserContext, CreateIsolatedWorld, CreateTarget, DisposeBrowserContext, EnableFetch,
-    EnableInspector, EnableNetwork, EnablePage, Evaluate, GetProcessInfo, HandleJavaScriptDialog, Navigate, ReadStream,
-    RequestPattern, SetBlockedUrls, SetBypassServiceWorker, SetDownloadBehavior, SetUserAgentOverride,
-    TakeResponseBodyAsStream, TerminateExecution,
+    EnableInspector, EnableNetwork, EnablePage, Evaluate, GetProcessInfo, HandleJavaScriptDialog, HeaderEntry,
+    Navigate, ReadStream, RequestPattern, SetBlockedUrls, SetBypassServiceWorker, SetDownloadBehavior,
+    SetUserAgentOverride, TakeResponseBodyAsStream, TerminateExecution,
 };
 use crate::fetch::body::{Body, BodyCollector, BodyError};
-use crate::fetch::browser::page_load::{Action, Document, Failure, LoadState, PageLoad};
+use crate::fetch::browser::page_load::{Action, Document, Failure, LoadState, OutgoingRequest, PageLoad};
 use crate::fetch::browser::settle::{self, Look, SettleCheck};
 use crate::fetch::proxy::FilteringProxy;
+use crate::fetch::signing::{NAMES, RequestSigner};
 use crate::fetch::{LimitMet, Limits};
 use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::response::Header;
 
 /// Serializes the document's text and returns its length.
 const SERIALIZE: &str = include_str!("dom.js");
@@ -49,6 +53,8 @@ pub(super) struct Identity {
     pub(super) user_agent: Option<String>,
     /// Runs in each document before its own scripts.
     pub(super) init_script: Option<String>,
+    /// Signs requests.
+    pub(super) signing: Option<BrowserSigning>,
 }
 
 /// A loaded page, before it becomes a response.
@@ -68,6 +74,7 @@ pub(super) struct Tab {
     target: String,
     /// User and password for the proxy.
     credentials: (String, String),
+    signer: Option<RequestSigner>,
     events: mpsc::UnboundedReceiver<Event>,
 }
 
@@ -112,7 +119,8 @@ impl Tab {
         context.session = Some(session.clone());
         let (user, password) = proxy.credentials();
         let credentials = (user.to_owned(), password.to_owned());
-        let tab = Self { cdp: cdp.clone(), context, session, target, credentials, events };
+        let signer = identity.signing.as_ref().map(|signing| signing.signer.clone());
+        let tab = Self { cdp: cdp.clone(), context, session, target, credentials, signer, events };
         tab.set_up(identity).await?;
         Ok(tab)
     }
@@ -120,10 +128,12 @@ impl Tab {
     /// Configures the tab and waits for each reply: a page sends events only after its process received the command,
     /// and processes reply in any order.
     async fn set_up(&self, identity: &Identity) -> Result<(), CallError> {
-        let documents = |stage| RequestPattern { resource_type: "Document", request_stage: stage };
+        let documents =
+            |stage| RequestPattern { resource_type: Some("Document"), url_pattern: None, request_stage: stage };
         // Chromium reports who requires a password only if it also pauses requests. The first request of a context is
         // for a document; for all others it remembers the credentials for the proxy.
-        let patterns = vec![documents("Request"), documents("Response")];
+        let mut patterns = vec![documents("Request"), documents("Response")];
+        patterns.extend(identity.signing.iter().flat_map(signed_patterns));
         let intercept = EnableFetch { patterns, handle_auth_requests: true };
         let user_agent = async {
             match &identity.user_agent {
@@ -277,9 +287,15 @@ impl Tab {
 
     /// Processes an event and starts the resulting action. Does not wait.
     fn act(&self, load: &mut PageLoad, event: &Event) {
-        match load.on(event, Instant::now()) {
+        let action = load.on(event, Instant::now());
+        // Before the next request is signed: the response shows which form its host reads.
+        if let (Some(signer), Some((url, headers))) = (&self.signer, load.take_response_head()) {
+            signer.observe(&url, &header_map(&headers));
+        }
+        match action {
             Action::None => {}
-            Action::Continue(request) => self.send(ContinueRequest { request_id: request }),
+            Action::Continue(request_id) => self.send(ContinueRequest { request_id, headers: None }),
+            Action::Sign(request) => self.sign(request),
             Action::Authenticate { request, to_proxy } => {
                 let (username, password) = self.credentials.clone();
                 let auth_challenge_response = match to_proxy {
@@ -290,6 +306,26 @@ impl Tab {
             }
             Action::CloseDialog { accept } => self.send(HandleJavaScriptDialog { accept }),
         }
+    }
+
+    /// Continues a request with a signature, if it is one that is signed.
+    fn sign(&self, request: OutgoingRequest) {
+        let OutgoingRequest { id: request_id, method, url, headers } = request;
+        let signature = self.signer.as_ref().and_then(|signer| signer.sign(&method, &url, None));
+        let unsigned = ContinueRequest { request_id, headers: None };
+        let Some(signature) = signature else { return self.send(unsigned) };
+        // Scripts of the page can set headers too.
+        let own = headers.into_iter().filter(|header| !NAMES.iter().any(|name| header.name.eq_ignore_ascii_case(name)));
+        let own = own.map(|header| HeaderEntry { name: header.name, value: header.value });
+        let added = signature.headers().map(|(name, value)| HeaderEntry { name: name.into(), value: value.into() });
+        let signed = ContinueRequest { headers: Some(own.chain(added).collect()), ..unsigned.clone() };
+        let (cdp, session) = (self.cdp.clone(), self.session.clone());
+        // A request whose headers Chromium refuses would stay paused forever.
+        tokio::spawn(async move {
+            if let Err(CallError::Refused { .. }) = cdp.call(Some(&session), signed).await {
+                cdp.send(Some(&session), unsigned);
+            }
+        });
     }
 
     /// Reads the bytes behind a paused request (content-decoded).
@@ -419,6 +455,23 @@ impl Tab {
     fn send<C: Command>(&self, command: C) {
         self.context.cdp.send(Some(&self.session), command);
     }
+}
+
+/// Returns the requests that are paused besides documents, to be signed.
+fn signed_patterns(signing: &BrowserSigning) -> Vec<RequestPattern> {
+    let all = |url| RequestPattern { resource_type: None, url_pattern: Some(url), request_stage: "Request" };
+    match signing.scope {
+        SignatureScope::Document => Vec::new(),
+        _ if signing.signer.signs_loopback() => vec![all("https://*"), all("http://*")],
+        _ => vec![all("https://*")],
+    }
+}
+
+fn header_map(headers: &[Header]) -> HeaderMap {
+    let headers = headers.iter().filter_map(|header| {
+        Some((HeaderName::try_from(&*header.name).ok()?, HeaderValue::from_str(&header.value).ok()?))
+    });
+    headers.collect()
 }
 
 /// The reason why the document was not read.

@@ -26,10 +26,10 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::connector::Connector;
 use super::decode;
-use super::signing::RequestSigner;
 use crate::fetch::address_guard::AddressGuard;
 use crate::fetch::dial::{Dialer, Resolve, SystemResolver};
 use crate::fetch::http::tracked_connection::TrackingConnector;
+use crate::fetch::signing::RequestSigner;
 use crate::fetch::upstream::Upstream;
 
 /// Default name under which the plain fetcher's attempts are logged.
@@ -180,7 +180,8 @@ impl HttpFetcherBuilder {
         self
     }
 
-    /// Signs each request that goes out, redirects and resends included. Default: none is signed.
+    /// Signs each request that goes out, redirects and resends included. A request that is refused with a wish for another
+    /// signature is sent once more. Default: none is signed.
     #[must_use]
     pub fn signer(mut self, signer: impl Into<RequestSigner>) -> Self {
         self.signer = Some(signer.into());

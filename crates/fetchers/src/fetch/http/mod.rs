@@ -10,10 +10,11 @@
 //! Cookies that a redirect sets are sent with the later requests of the same fetch, as in a browser, and are forgotten
 //! with it: none passes from one fetch to the next.
 //!
-//! It runs no scripts, reads no robots.txt, and does not retry failed requests, with one exception. If a pooled
+//! It runs no scripts, reads no robots.txt, and does not retry failed requests, with two exceptions. If a pooled
 //! connection turns out to have been closed while it was idle, before a byte of a response arrived, the request is sent
 //! once more, since the server never responded to the first. The response and the error name such requests, because the
-//! server may have read them.
+//! server may have read them. And a signed request is sent once more if its response, a 403 or 429, asks for another
+//! signature.
 
 mod builder;
 mod connector;
@@ -22,7 +23,6 @@ mod decode;
 mod error_chain;
 mod failure;
 mod redirect;
-mod signing;
 mod tracked_connection;
 
 use std::fmt;
@@ -44,6 +44,7 @@ use super::body::BodyCollector;
 use super::{Exchange, FetchFuture, Fetcher, LimitMet, Limits, Redirect, RedirectGate, Request, Response, Validators};
 use crate::fetch::address_guard::AddressGuard;
 use crate::fetch::redirect_gate::within;
+use crate::fetch::signing::{RequestSigner, SIGNATURE};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::Header;
 
@@ -55,8 +56,6 @@ use connector::PeerAddress;
 use cookies::Cookies;
 use failure::Failure;
 use redirect::{RedirectChain, is_redirect};
-pub use signing::RequestSigner;
-use signing::SIGNATURE;
 
 /// Maximum length of a URL in `http::Uri`.
 const MAX_URL: usize = u16::MAX as usize - 1;
@@ -156,8 +155,7 @@ impl Fetcher for HttpFetcher {
             let duration = start.elapsed().saturating_sub(request.gate.map_or(Duration::ZERO, RedirectGate::waited));
             let failure = match ended {
                 Some(Ok(done)) => {
-                    let response = done.into_response(response_head, duration);
-                    return Ok(Response { unanswered: way.unanswered, ..response });
+                    return Ok(way.annotate(done.into_response(response_head, duration)));
                 }
                 Some(Err(failure)) => failure,
                 None => {
@@ -195,6 +193,24 @@ struct Way {
     landed: Option<Url>,
     /// URLs of requests that were not answered, and were sent again.
     unanswered: Vec<Url>,
+    /// URLs of requests that were refused, and were sent again with another signature.
+    signed_again: Vec<Url>,
+}
+
+impl Way {
+    /// Returns the response with the requests that were sent more than once.
+    fn annotate(self, response: Response) -> Response {
+        let Self { unanswered, signed_again, .. } = self;
+        let is_same = |url: &&Url| url.host() == response.final_url.host();
+        let requests = match signed_again.iter().filter(is_same).count() {
+            0 => None,
+            again => {
+                let others = response.chain.iter().chain(&unanswered).filter(is_same).count();
+                u16::try_from(again + others + 1).ok()
+            }
+        };
+        Response { unanswered, requests, ..response }
+    }
 }
 
 struct CompletedFetch {
@@ -231,8 +247,7 @@ impl HttpFetcher {
             let same_origin = chain.is_at_start() || chain.current().origin() == request.url.origin();
             // The target of a redirect is another page.
             let validators = request.validators.filter(|_| chain.is_at_start());
-            let (response, _flight, sent) =
-                self.get(chain.current(), same_origin, (&cookies, validators), &mut way.unanswered).await?;
+            let (response, _flight, sent) = self.get(chain.current(), same_origin, (&cookies, validators), way).await?;
             let (head, incoming) = response.into_parts();
             let counters = head.extensions.get::<ConnectionCounters>().cloned();
             let body = TrackedBody { incoming, counters: counters.clone() };
@@ -278,12 +293,13 @@ impl HttpFetcher {
         url: &Url,
         same_origin: bool,
         (cookies, validators): (&Cookies, Option<&Validators>),
-        unanswered: &mut Vec<Url>,
+        way: &mut Way,
     ) -> Result<(http::Response<Incoming>, Option<InFlight>, Option<Vec<Header>>), Failure> {
         let uri = uri_of(url)?;
         let cookies = cookies.header(url, self.headers.get(COOKIE).filter(|_| same_origin));
         // The host may have closed all of its pooled connections.
         let mut stale_connections = 0;
+        let mut second = None;
         loop {
             let mut request = http::Request::new(Empty::new());
             *request.uri_mut() = uri.clone();
@@ -305,8 +321,9 @@ impl HttpFetcher {
                 }
             }
             // After all other headers, and again for each request that goes out.
-            if let Some(signer) = &self.signer {
-                signer.sign(url, request.headers_mut());
+            let signature = self.signer.as_ref().and_then(|signer| signer.sign("GET", url, second.as_ref()));
+            if let Some(signature) = &signature {
+                signature.add_to(request.headers_mut());
             }
             let sent = self.keeps_exchange.then(|| sent_headers(url, request.headers()));
             // After the copy of the request: a proxy's password is not part of it.
@@ -322,7 +339,18 @@ impl HttpFetcher {
                 Ok(response) => {
                     ConnectionCounters::record_response(&response);
                     if let Some(signer) = &self.signer {
+                        let status = response.status();
                         signer.observe(url, response.headers());
+                        if second.is_some() {
+                            signer.observe_second(url, status);
+                        } else if let Some(signature) = &signature {
+                            second = signer.second(url, signature, status, response.headers());
+                            if second.is_some() {
+                                way.signed_again.push(url.clone());
+                                drain(tracked(response)).await;
+                                continue;
+                            }
+                        }
                     }
                     return Ok((response, flight, sent));
                 }
@@ -331,7 +359,7 @@ impl HttpFetcher {
                 }
                 Err(error) if stale_connections < IDLE_PER_HOST && went_stale(&error, flight.as_ref()) => {
                     stale_connections += 1;
-                    unanswered.push(url.clone());
+                    way.unanswered.push(url.clone());
                 }
                 Err(error) if stale_connections < IDLE_PER_HOST && was_refused_by_goodbye(&error) => {
                     stale_connections += 1;
@@ -427,6 +455,12 @@ fn title_case(name: &str) -> String {
     name.chars().map(case).collect()
 }
 
+/// Returns the body of a response.
+fn tracked(response: http::Response<Incoming>) -> TrackedBody {
+    let (head, incoming) = response.into_parts();
+    TrackedBody { incoming, counters: head.extensions.get::<ConnectionCounters>().cloned() }
+}
+
 async fn drain(mut body: TrackedBody) {
     if body.size_hint().lower() > DRAIN_AT_MOST {
         return;
@@ -440,7 +474,7 @@ async fn drain(mut body: TrackedBody) {
             }
         }
     };
-    // The redirect is followed in any case; if the body is not read to its end, the connection is closed instead of
+    // The next request is made in any case; if the body is not read to its end, the connection is closed instead of
     // kept.
     let _ = tokio::time::timeout(DRAIN_TIME, read).await;
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use fetchwise::fetch::http::{HttpFetcher, HttpFetcherBuilder};
-use fetchwise::identity::{Agent, Form, FormSetting, KeySet, KeySource, Signer, SigningKey};
+use fetchwise::identity::{Form, FormSetting};
 use fetchwise::robots::location;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -16,45 +16,12 @@ use rustls::pki_types::PrivateKeyDer;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use url::Url;
-use web_bot_auth::WebBotAuthVerifier;
-use web_bot_auth::components::{CoveredComponent, DerivedComponent, HTTPField};
-use web_bot_auth::keyring::{Algorithm, KeyRing};
-use web_bot_auth::message_signatures::SignedMessage;
+use web_bot_auth::keyring::KeyRing;
 
 use super::harness::*;
-
-/// A request as a server received it.
-#[derive(Clone, Debug)]
-struct ReceivedRequest {
-    method: String,
-    authority: String,
-    path: String,
-    headers: Vec<(String, String)>,
-    version: http::Version,
-}
+use crate::signed::{ReceivedRequest, keyring, signer};
 
 impl ReceivedRequest {
-    fn of(request: &http::Request<Incoming>) -> Self {
-        let host = request.headers().get("host").map(|value| value.to_str().unwrap().to_owned());
-        let text = |value: &http::HeaderValue| value.to_str().unwrap().to_owned();
-        Self {
-            method: request.method().to_string(),
-            authority: host.or_else(|| request.uri().authority().map(ToString::to_string)).unwrap(),
-            path: request.uri().path().to_owned(),
-            headers: request.headers().iter().map(|(name, value)| (name.to_string(), text(value))).collect(),
-            version: request.version(),
-        }
-    }
-
-    fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
-    }
-
-    fn nonce(&self) -> String {
-        let input = self.header("signature-input").unwrap();
-        input.split_once(";nonce=\"").unwrap().1.split_once('"').unwrap().0.to_owned()
-    }
-
     fn with_header(&self, name: &str, change: impl Fn(&str) -> String) -> Self {
         let headers = self
             .headers
@@ -73,46 +40,6 @@ impl ReceivedRequest {
             format!("sig1=:{}:", STANDARD.encode(bytes))
         })
     }
-
-    fn is_valid(&self, keys: &KeyRing) -> bool {
-        WebBotAuthVerifier::parse(self).is_ok_and(|parsed| parsed.verify(keys, None).is_ok())
-    }
-}
-
-impl SignedMessage for ReceivedRequest {
-    fn lookup_component(&self, component: &CoveredComponent) -> Vec<String> {
-        match component {
-            CoveredComponent::Derived(DerivedComponent::Authority { .. }) => vec![self.authority.clone()],
-            CoveredComponent::Derived(DerivedComponent::Method { .. }) => vec![self.method.clone()],
-            CoveredComponent::Derived(DerivedComponent::Path { .. }) => vec![self.path.clone()],
-            CoveredComponent::HTTP(HTTPField { name, parameters }) => {
-                let value = self.header(name).map(str::to_owned);
-                let member = |value: String| match parameters.0.is_empty() {
-                    true => value,
-                    // A dictionary with one member.
-                    false => value.split_once('=').unwrap().1.to_owned(),
-                };
-                value.map(member).into_iter().collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-}
-
-fn keyring(keys: &KeySet) -> KeyRing {
-    use base64::Engine as _;
-    let mut ring = KeyRing::default();
-    for entry in keys.entries() {
-        let x = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(entry.key.x()).unwrap();
-        ring.import_raw(entry.key.kid().to_owned(), Algorithm::Ed25519, x);
-    }
-    ring
-}
-
-fn signer(form: FormSetting) -> Signer {
-    let (_, pem) = SigningKey::generate().unwrap();
-    let now = fetchwise::time::Timestamp::now().as_millis() / 1000;
-    Signer::new(Agent::parse("https://bot.example").unwrap(), KeySource::Text(pem), now).unwrap().form(form)
 }
 
 /// Servers over TLS for three names and two addresses, with HTTP/1.1 or HTTP/2. They follow a plan of redirects, and keep
@@ -371,6 +298,135 @@ async fn a_request_that_is_sent_again_has_a_new_nonce() {
         let heads = heads.lock().unwrap();
         let nonces: HashSet<&str> = heads.iter().map(|head| head.split_once(";nonce=").unwrap().1).collect();
         assert_eq!((heads.len(), nonces.len()), (3, 3));
+    })
+    .await;
+}
+
+/// A site that refuses requests, with headers of the refusal by their number; without headers it serves the page.
+struct Refusing {
+    server: Server,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
+}
+
+type Refusal = (u16, &'static [(&'static str, &'static str)]);
+
+impl Refusing {
+    async fn start(refusal: impl Fn(usize) -> Option<Refusal> + Send + Sync + 'static) -> Self {
+        let seen: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
+        let kept = Arc::clone(&seen);
+        let server = Server::http(move |request| {
+            let mut seen = kept.lock().unwrap();
+            seen.push(ReceivedRequest::of(&request));
+            let Some((status, headers)) = refusal(seen.len()) else { return response(200, "page") };
+            let mut refused = response(status, "a signature, please");
+            for (name, value) in headers {
+                refused.headers_mut().append(*name, value.parse().unwrap());
+            }
+            refused
+        })
+        .await;
+        Self { server, seen }
+    }
+
+    /// Fetches a page, and returns its status, the number of its requests if the response has one, and the requests.
+    async fn get(&self, fetcher: &HttpFetcher) -> (u16, Option<u16>, Vec<ReceivedRequest>) {
+        let response = get_with(fetcher, &self.server.url("/a?q=1"), &limits()).await.unwrap();
+        (response.status, response.requests, std::mem::take(&mut *self.seen.lock().unwrap()))
+    }
+}
+
+const ASKS: &[(&str, &str)] =
+    &[("accept-signature", r#"sig9=("@authority" "@query");nonce="c2VydmVy";tag="web-bot-auth""#)];
+
+fn signing(form: FormSetting) -> (HttpFetcher, KeyRing) {
+    let signer = signer(form).sign_loopback(true);
+    let keys = keyring(&signer.keys());
+    (builder().signer(Arc::new(signer)).build().unwrap(), keys)
+}
+
+#[tokio::test]
+async fn a_refused_request_is_signed_once_more_as_the_server_asks() {
+    bounded(async {
+        for status in [403, 429] {
+            let site = Refusing::start(move |number| (number == 1).then_some((status, ASKS))).await;
+            let (fetcher, keys) = signing(FormSetting::Auto);
+            let (got, requests, seen) = site.get(&fetcher).await;
+            assert_eq!((got, requests, seen.len()), (200, Some(2), 2));
+            assert!(seen.iter().all(|request| request.is_valid(&keys)), "{seen:?}");
+            let input = seen[1].header("signature-input").unwrap();
+            assert!(input.starts_with("sig9=(") && input.contains("\"@query\""), "{input}");
+            assert_eq!(seen[1].nonce(), "c2VydmVy");
+            assert!(seen[0].nonce() != seen[1].nonce());
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_host_that_refuses_the_second_signature_gets_no_further_one() {
+    bounded(async {
+        let site = Refusing::start(|_| Some((403, ASKS))).await;
+        let (fetcher, _) = signing(FormSetting::Auto);
+        let (status, requests, seen) = site.get(&fetcher).await;
+        assert_eq!((status, requests, seen.len()), (403, Some(2), 2));
+        let (status, requests, seen) = site.get(&fetcher).await;
+        assert_eq!((status, requests, seen.len()), (403, None, 1));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_response_that_no_other_signature_would_change_is_final() {
+    bounded(async {
+        const LONG: &str = concat!(
+            r#"sig1=("@authority");nonce=""#,
+            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+            r#"";tag="web-bot-auth""#
+        );
+        let refusals: [Refusal; 7] = [
+            (403, &[]),
+            (401, ASKS),
+            (503, ASKS),
+            (403, &[("accept-signature", r#"sig1=("@authority" "@path");tag="web-bot-auth""#)]),
+            (403, &[("accept-signature", r#"sig1=("content-digest");nonce="a";tag="web-bot-auth""#)]),
+            (403, &[("accept-signature", LONG)]),
+            // A hostile wish is not met in part either.
+            (403, &[("accept-signature", "((("), ("cf-ray", "1")]),
+        ];
+        for refusal in refusals {
+            let site = Refusing::start(move |_| Some(refusal)).await;
+            let (status, requests, seen) = site.get(&signing(FormSetting::Auto).0).await;
+            assert_eq!((status, requests, seen.len()), (refusal.0, None, 1), "{refusal:?}");
+        }
+        // Nothing is signed, so nothing can be signed once more.
+        let site = Refusing::start(|_| Some((403, ASKS))).await;
+        let unsigned = builder().signer(Arc::new(signer(FormSetting::Auto))).build().unwrap();
+        assert_eq!(site.get(&unsigned).await.2.len(), 1);
+        assert_eq!(site.get(&builder().build().unwrap()).await.2.len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refusal_that_shows_another_form_gets_that_form() {
+    bounded(async {
+        let site = Refusing::start(|number| (number == 1).then_some((403, &[("cf-ray", "1")]))).await;
+        let (fetcher, keys) = signing(FormSetting::Auto);
+        let (status, _, seen) = site.get(&fetcher).await;
+        let agents: Vec<&str> = seen.iter().filter_map(|request| request.header("signature-agent")).collect();
+        let directory = "sig1=\"https://bot.example/.well-known/http-message-signatures-directory\"";
+        assert_eq!((status, agents), (200, vec![directory, "\"https://bot.example\""]));
+        assert!(seen.iter().all(|request| request.is_valid(&keys)));
+        // From now on the first request has it.
+        let (_, requests, seen) = site.get(&fetcher).await;
+        assert_eq!(
+            (requests, seen.len(), seen[0].header("signature-agent")),
+            (None, 1, Some("\"https://bot.example\""))
+        );
+        // A form that is set stays.
+        let site = Refusing::start(|_| Some((403, &[("cf-ray", "1")]))).await;
+        assert_eq!(site.get(&signing(FormSetting::Always(Form::Dictionary)).0).await.2.len(), 1);
     })
     .await;
 }

@@ -1,5 +1,6 @@
 //! The document of a navigation of the main frame, and the meaning of its headers.
 
+use fetchwise_types::heuristic::url::site_of;
 use fetchwise_types::response::{Header, header};
 
 /// A navigation of the main frame, and its response.
@@ -31,6 +32,15 @@ impl Document {
 /// Returns the host of a request.
 pub(super) fn host_of(url: &str) -> Option<String> {
     url::Url::parse(url).ok()?.host_str().map(str::to_owned)
+}
+
+/// Returns whether two URLs have the same registrable domain, or the same host where there is none.
+pub(super) fn is_same_site(one: &str, other: &str) -> bool {
+    let host = |url| host_of(url).map(|host| host.trim_end_matches('.').to_owned());
+    match (host(one), host(other)) {
+        (Some(one), Some(other)) => site_of(&one) == site_of(&other),
+        _ => false,
+    }
 }
 
 /// Returns whether a browser renders the response as a document. Other types (PDF, JSON, images, feeds, attachments)

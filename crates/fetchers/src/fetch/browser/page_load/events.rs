@@ -60,9 +60,27 @@ pub(super) struct Paused {
     pub(super) network_id: Option<String>,
     pub(super) frame_id: Option<String>,
     pub(super) resource_type: Option<String>,
-    pub(super) request: Target,
+    pub(super) request: Outgoing,
+    pub(super) response_error_reason: Option<String>,
     pub(super) response_status_code: Option<u16>,
     pub(super) response_headers: Option<Vec<HeaderEntry>>,
+}
+
+/// A request before it goes out, or the one behind a response.
+#[derive(Deserialize)]
+pub(super) struct Outgoing {
+    pub(super) url: String,
+    #[serde(default)]
+    pub(super) method: String,
+    #[serde(default)]
+    pub(super) headers: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Paused {
+    /// Returns whether the request has not gone out yet.
+    pub(super) fn is_outgoing(&self) -> bool {
+        self.response_status_code.is_none() && self.response_error_reason.is_none()
+    }
 }
 
 #[derive(Deserialize)]

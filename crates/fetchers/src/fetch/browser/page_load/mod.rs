@@ -11,13 +11,15 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
+use url::Url;
 
 pub(super) use document::Document;
-use document::{host_of, is_rendered};
+use document::{host_of, is_rendered, is_same_site};
 use events::{AuthRequired, Data, Dialog, ExtraInfo, Failed, Finished, Navigated, Paused, WillBeSent};
 
 use super::cdp::Event;
 use super::errors;
+use super::options::SignatureScope;
 use crate::fetch::proxy::{ERROR_HEADER, own_failure};
 use crate::fetch::{LimitMet, Limits};
 use fetchwise_types::attempt::error_kind::ErrorKind;
@@ -39,10 +41,23 @@ pub(super) enum Action {
     None,
     /// Continue the paused request.
     Continue(String),
+    /// Continue the paused request with a signature.
+    Sign(OutgoingRequest),
     /// Close the open dialog.
     CloseDialog { accept: bool },
     /// Respond to a password request: with the proxy's password, or with none.
     Authenticate { request: String, to_proxy: bool },
+}
+
+/// A paused request that has not gone out yet.
+#[derive(Debug, PartialEq)]
+pub(super) struct OutgoingRequest {
+    /// Id of the pause.
+    pub(super) id: String,
+    pub(super) method: String,
+    pub(super) url: Url,
+    /// All headers that are known by now.
+    pub(super) headers: Vec<Header>,
 }
 
 /// The state of a page load.
@@ -125,6 +140,12 @@ pub(super) struct PageLoad {
     aborted: Option<(Instant, Failure)>,
     /// Cookies of the newest response to the main document's request, with its request and status.
     cookies: Option<(String, Option<u16>, Vec<Header>)>,
+    /// Requests that are signed, if any.
+    signs: Option<SignatureScope>,
+    /// Loaders of requests, if only those of the page's site are signed: a request may be one of the document before.
+    loaders: HashMap<String, String>,
+    /// Head of a response to the main frame that nothing has taken yet.
+    response_head: Option<(Url, Vec<Header>)>,
 }
 
 /// Final states, whatever events follow.
@@ -162,7 +183,20 @@ impl PageLoad {
             final_state: None,
             aborted: None,
             cookies: None,
+            signs: None,
+            loaders: HashMap::new(),
+            response_head: None,
         }
+    }
+
+    /// Sets the requests that are signed.
+    pub(super) fn signing(self, signs: Option<SignatureScope>) -> Self {
+        Self { signs, ..self }
+    }
+
+    /// Returns the head of the newest response to the main frame, once, if requests are signed.
+    pub(super) fn take_response_head(&mut self) -> Option<(Url, Vec<Header>)> {
+        self.response_head.take()
     }
 
     /// Returns the document that is the page, as far as it is known.
@@ -289,6 +323,9 @@ impl PageLoad {
         {
             self.changed = now;
         }
+        if self.signs == Some(SignatureScope::Site) {
+            self.loaders.insert(event.request_id.clone(), event.loader_id.clone());
+        }
         let is_main = event.kind.as_deref() == Some("Document")
             && event.frame_id.as_deref() == Some(self.main_frame.as_str())
             && event.loader_id == event.request_id;
@@ -400,9 +437,12 @@ impl PageLoad {
     }
 
     fn on_paused(&mut self, event: Paused, _now: Instant) -> Action {
-        let request = event.request_id;
         let main = event.frame_id.as_deref() == Some(self.main_frame.as_str())
             && event.resource_type.as_deref() == Some("Document");
+        if event.is_outgoing() && self.is_signed(&event, main) {
+            return outgoing(event);
+        }
+        let request = event.request_id;
         let Some(status) = event.response_status_code.filter(|_| main && self.final_state.is_none()) else {
             return Action::Continue(request);
         };
@@ -414,6 +454,9 @@ impl PageLoad {
         let Some(current) = &mut self.current else { return Action::Continue(request) };
         let headers: Vec<Header> =
             event.response_headers.unwrap_or_default().into_iter().map(|h| Header::new(h.name, h.value)).collect();
+        if self.signs.is_some() {
+            self.response_head = Url::parse(&event.request.url).ok().map(|url| (url, headers.clone()));
+        }
         // Nothing from the proxy arrives through a tunnel: there such a header is a server's.
         let signed = header(&headers, ERROR_HEADER).filter(|_| event.request.url.starts_with("http://"));
         if let Some(kind) = signed.and_then(|value| own_failure(value, &self.proxy_mark)) {
@@ -446,6 +489,32 @@ impl PageLoad {
         }
         // The request stays paused: the tab reads its body, or closes.
         Action::None
+    }
+
+    /// Returns whether a request is signed. `is_main` is the one for the page itself, which is signed at each redirect.
+    fn is_signed(&self, event: &Paused, is_main: bool) -> bool {
+        match self.signs {
+            None => false,
+            Some(SignatureScope::Document) => is_main,
+            Some(SignatureScope::All) => true,
+            Some(SignatureScope::Site) => {
+                let page = || self.page_of(event.network_id.as_deref());
+                is_main || page().is_some_and(|page| is_same_site(&page.url, &event.request.url))
+            }
+        }
+    }
+
+    /// Returns the page that makes a request. None while the old page may still make requests and the new one already
+    /// may: a signature for one of them could tell a third party of the other that the crawler was there.
+    fn page_of(&self, request: Option<&str>) -> Option<&Document> {
+        let (current, previous) = (self.current.as_ref(), self.previous.as_ref());
+        let loader = request.and_then(|id| self.loaders.get(id));
+        let by_loader = [current, previous].into_iter().flatten().find(|document| Some(&document.id) == loader);
+        by_loader.or(match current? {
+            document if document.committed || previous.is_none() => current,
+            document if document.status.is_none() => previous,
+            _ => None,
+        })
     }
 
     /// Only the proxy has a password; a server that requires one gets none, and its 401 is the page.
@@ -503,6 +572,14 @@ impl PageLoad {
         }
         self.done.insert(request.to_owned());
     }
+}
+
+/// Returns the action for a request that is signed.
+fn outgoing(event: Paused) -> Action {
+    let Ok(url) = Url::parse(&event.request.url) else { return Action::Continue(event.request_id) };
+    let headers = event.request.headers.into_iter();
+    let headers = headers.filter_map(|(name, value)| Some(Header::new(name, value.as_str()?))).collect();
+    Action::Sign(OutgoingRequest { id: event.request_id, method: event.request.method, url, headers })
 }
 
 #[cfg(test)]

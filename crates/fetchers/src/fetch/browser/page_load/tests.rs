@@ -231,3 +231,94 @@ fn invalid_events_are_ignored() {
     test.page(100, "d");
     assert_eq!(test.load.state(test.at(600)), LoadState::Ready);
 }
+
+/// Pauses a request before it goes out, and returns whether it is signed.
+fn is_signed(test: &mut TestLoad, id: &str, url: &str, frame: &str, kind: &str) -> bool {
+    let params = json!({"requestId": "p", "networkId": id, "frameId": frame, "resourceType": kind,
+        "request": {"url": url, "method": "GET", "headers": {"A": "b"}}});
+    match test.on(0, "Fetch.requestPaused", params) {
+        Action::Continue(_) => false,
+        Action::Sign(request) => {
+            let expected = OutgoingRequest {
+                id: "p".to_owned(),
+                method: "GET".to_owned(),
+                url: url.parse().unwrap(),
+                headers: vec![Header::new("A", "b")],
+            };
+            assert_eq!(request, expected);
+            true
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn signing(scope: Option<SignatureScope>) -> TestLoad {
+    let TestLoad { load, start } = TestLoad::new();
+    TestLoad { load: load.signing(scope), start }
+}
+
+#[test]
+fn the_scope_says_which_requests_are_signed() {
+    for (scope, expected) in [
+        (None, [false; 6]),
+        (Some(SignatureScope::Document), [true, false, false, false, false, false]),
+        (Some(SignatureScope::Site), [true, true, true, false, true, false]),
+        (Some(SignatureScope::All), [true; 6]),
+    ] {
+        let mut test = signing(scope);
+        test.request(0, "d", "https://www.a.example/", "Document");
+        let document = is_signed(&mut test, "d", "https://www.a.example/", "top", "Document");
+        test.response(1, "d", "https://www.a.example/", 200, json!([{"name": "Content-Type", "value": "text/html"}]));
+        let rest = [
+            ("https://www.a.example:8443/x", "top", "Image"),
+            ("https://a.example/x", "top", "Script"),
+            ("https://a.example.b.example/x", "top", "Fetch"),
+            ("https://cdn.a.example/", "inner", "Document"),
+            ("https://b.example/", "inner", "Document"),
+        ];
+        let rest = rest.map(|(url, frame, kind)| is_signed(&mut test, "x", url, frame, kind));
+        assert_eq!([&[document][..], &rest].concat(), expected, "{scope:?}");
+    }
+}
+
+#[test]
+fn a_request_belongs_to_the_page_that_makes_it() {
+    let mut test = signing(Some(SignatureScope::Site));
+    let load = |test: &mut TestLoad, id: &str, loader: &str, url: &str| {
+        let params = json!({"requestId": id, "loaderId": loader, "frameId": "top", "type": "Image",
+            "request": {"url": url}});
+        test.on(0, "Network.requestWillBeSent", params);
+    };
+    let image = |test: &mut TestLoad, id: &str, url: &str| is_signed(test, id, url, "top", "Image");
+    assert!(!image(&mut test, "x", "https://a.example/"), "there is no page yet");
+    test.request(0, "d", "https://a.example/", "Document");
+    test.response(0, "d", "https://a.example/", 200, json!([]));
+    test.on(0, "Page.frameNavigated", json!({"frame": {"id": "top", "loaderId": "d", "url": "https://a.example/"}}));
+    test.request(1, "e", "https://b.example/", "Document");
+    assert!(image(&mut test, "x", "https://a.example/x"), "the old page stays until the new one responds");
+    assert!(!image(&mut test, "y", "https://b.example/y"));
+    test.response(2, "e", "https://b.example/", 200, json!([]));
+    for url in ["https://a.example/x", "https://b.example/y"] {
+        assert!(!image(&mut test, "z", url), "either page may make it: {url}");
+    }
+    load(&mut test, "old", "d", "https://a.example/x");
+    load(&mut test, "new", "e", "https://b.example/y");
+    assert!(image(&mut test, "old", "https://a.example/x") && image(&mut test, "new", "https://b.example/y"));
+    assert!(!image(&mut test, "new", "https://a.example/spy"));
+    test.on(3, "Page.frameNavigated", json!({"frame": {"id": "top", "loaderId": "e", "url": "https://b.example/"}}));
+    assert!(image(&mut test, "z", "https://b.example/y") && !image(&mut test, "z", "https://a.example/spy"));
+}
+
+#[test]
+fn the_head_of_each_response_to_the_main_frame_can_be_taken_once() {
+    let cloudflare = json!([{"name": "CF-RAY", "value": "1"}]);
+    let mut test = signing(Some(SignatureScope::Document));
+    test.request(0, "d", "https://a.example/", "Document");
+    test.response(1, "d", "https://a.example/", 403, cloudflare.clone());
+    let head = (Url::parse("https://a.example/").unwrap(), vec![Header::new("CF-RAY", "1")]);
+    assert_eq!((test.load.take_response_head(), test.load.take_response_head()), (Some(head), None));
+    let mut unsigned = TestLoad::new();
+    unsigned.request(0, "d", "https://a.example/", "Document");
+    unsigned.response(1, "d", "https://a.example/", 403, cloudflare);
+    assert_eq!(unsigned.load.take_response_head(), None);
+}
