@@ -4,6 +4,7 @@
 //!
 //! Must not know: keys, and what a signature covers.
 
+use std::collections::BTreeMap;
 #[cfg(feature = "identity")]
 use std::sync::Arc;
 
@@ -50,6 +51,13 @@ impl RequestSigner {
         }
     }
 
+    /// Returns the headers of a signature of a GET of `url`, for another client that makes the request; none if it is one
+    /// that is not signed.
+    pub(crate) fn headers(&self, url: &Url) -> Option<BTreeMap<&'static str, String>> {
+        let signed = self.0.sign(&ToSign::get(url), unix_seconds()).ok()?;
+        Some(signed.iter().into_iter().map(|(name, value)| (name, value.to_owned())).collect())
+    }
+
     /// Notes the response to a request: whose verifier reads it, and its clock.
     pub(super) fn observe(&self, url: &Url, headers: &HeaderMap) {
         if !self.0.may_sign(url) {
@@ -68,6 +76,10 @@ impl RequestSigner {
 #[cfg(not(feature = "identity"))]
 impl RequestSigner {
     pub(super) fn sign(&self, _: &Url, _: &mut HeaderMap) {}
+
+    pub(crate) fn headers(&self, _: &Url) -> Option<BTreeMap<&'static str, String>> {
+        None
+    }
 
     pub(super) fn observe(&self, _: &Url, _: &HeaderMap) {}
 }
