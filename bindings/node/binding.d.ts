@@ -292,6 +292,23 @@ export declare class Selector {
   close(): Promise<void>
 }
 
+/** A signer of requests (Web Bot Auth), with the keys of `fetchwise identity`. The keys are read again every hour. */
+export declare class Signer {
+  /** Reads the keys. */
+  constructor(options: SignerOptions)
+  /** The origin that publishes the keys. */
+  get agent(): string
+  /**
+   * Returns the headers of one request's signature, which is valid for a minute. Each redirect and each repetition
+   * needs a separate one. A plain http URL is not signed: the result is empty.
+   */
+  headers(url: string | URL, method?: string | undefined | null): Record<string, string>
+  /** Notes the names of a response's headers: they show what form of signature the host reads. */
+  observe(url: string | URL, names: Array<string>): void
+  /** Reads the keys again, after a rotation. */
+  reload(): void
+}
+
 /**
  * The next step of a visit: either one request with `fetcher` for `url`, within `deadline` milliseconds, or, when
  * `wait` is true, a wait of `delay` milliseconds.
@@ -682,6 +699,18 @@ export interface SelectorOptions {
   policy?: string
   /** The maximum number of evidence keys in memory. */
   maxKeys?: number
+}
+
+/** Options of a signer. */
+export interface SignerOptions {
+  /** A TOML file with the section `[identity]`. The other options take precedence over it. */
+  config?: string
+  /** The https origin that publishes the keys. */
+  agent?: string
+  /** The directory of the keys. */
+  keys?: string
+  /** The key as PEM, instead of a directory. */
+  key?: string
 }
 
 /** Counts of recorded attempts. */

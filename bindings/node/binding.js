@@ -841,6 +841,7 @@ module.exports.Explanation = nativeBinding.Explanation
 module.exports.FetchResult = nativeBinding.FetchResult
 module.exports.Journal = nativeBinding.Journal
 module.exports.Selector = nativeBinding.Selector
+module.exports.Signer = nativeBinding.Signer
 module.exports.Step = nativeBinding.Step
 module.exports.Verdict = nativeBinding.Verdict
 module.exports.Visit = nativeBinding.Visit

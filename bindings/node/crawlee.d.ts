@@ -1,4 +1,4 @@
-import type { Detector, End, Selector } from './index.js'
+import type { Detector, End, Selector, Signer } from './index.js'
 
 /** Options of a `Predictor`. */
 export interface PredictorOptions {
@@ -57,3 +57,12 @@ export declare class NotDelivered extends Error {
   code: 'ERR_FETCHWISE_NOT_DELIVERED'
   end: End
 }
+
+/**
+ * Returns an HTTP client of Crawlee that signs each https request, redirects included: the option `httpClient` of a
+ * crawler, or of `Predictor.options`. `inner` defaults to Crawlee's `GotScrapingHttpClient`.
+ */
+export declare function signingClient<C = { sendRequest: (request: any) => Promise<any>; stream: (request: any, onRedirect?: any) => Promise<any> }>(
+  signer: Signer,
+  inner?: C,
+): C

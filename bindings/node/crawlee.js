@@ -10,11 +10,14 @@
 // Blocked sessions are retired. The crawler follows the visit: a shell goes to the browser in the same try, a short
 // pause is waited for, and a long pause ends the request. Nothing is fetched twice only for comparison.
 //
+// `signingClient` returns an HTTP client that signs each https request, redirects included.
+//
 // Crawlee is loaded on demand, and is not a dependency of the package.
 
 'use strict'
 
 const { Attempt, Detector, Selector } = require('./index.js')
+const { signInto } = require('./signing.js')
 
 // The time within which a rendered page that is still empty has to show something, in milliseconds.
 const SETTLE_MS = 5000
@@ -421,4 +424,26 @@ class Predictor {
   }
 }
 
-module.exports = { NotDelivered, Predictor }
+/**
+ * Returns an HTTP client of Crawlee that signs each https request: `inner`, by default Crawlee's own, with a hook of got
+ * that runs for each hop.
+ */
+function signingClient(signer, inner = new (crawlee().GotScrapingHttpClient)()) {
+  const sign = (options) => signInto(signer, options.headers, options.url, options.method)
+  const observe = (response) => {
+    signer.observe(response.requestUrl ?? response.url, Object.keys(response.headers))
+    return response
+  }
+  const signed = (request) => {
+    const { beforeRequest = [], afterResponse = [] } = request.hooks ?? {}
+    const hooks = { ...request.hooks, beforeRequest: [...beforeRequest, sign], afterResponse: [observe, ...afterResponse] }
+    // A crawler that signs says what it is, so its headers are not those of a browser.
+    return { useHeaderGenerator: false, ...request, hooks }
+  }
+  return {
+    sendRequest: (request) => inner.sendRequest(signed(request)),
+    stream: (request, ...rest) => inner.stream(signed(request), ...rest),
+  }
+}
+
+module.exports = { NotDelivered, Predictor, signingClient }

@@ -1,4 +1,4 @@
-import type { FetchResult, Attempt, Detector, End, ErrorKind as Kind, Imported, Journal, Selector, Step, VisitOptions } from './binding.js'
+import type { FetchResult, Attempt, Detector, End, ErrorKind as Kind, Imported, Journal, Selector, Signer, Step, VisitOptions } from './binding.js'
 
 export * from './binding.js'
 
@@ -65,6 +65,16 @@ export declare function importAttempts(
  * Resolves to their number. A directory needs no writer, so it can be read alongside a running crawler.
  */
 export declare function exportAttempts(journal: Journal | string, out: string | URL | NodeJS.WritableStream): Promise<number>
+
+/**
+ * Fetches `url` with `fetch`, GET or HEAD, and signs each request, those of redirects included. `init.fetch` is another
+ * `fetch`.
+ */
+export declare function signedFetch(
+  signer: Signer,
+  url: string | URL,
+  init?: RequestInit & { fetch?: typeof fetch },
+): Promise<Response>
 
 declare module './binding.js' {
   interface Step {

@@ -8,9 +8,10 @@ const { isMainThread } = require('node:worker_threads')
 const binding = require('./binding.js')
 const { ErrorKind, errorKind, isError } = require('./outcomes.js')
 const { ready, fetchWith } = require('./fetching.js')
+const { signedFetch } = require('./signing.js')
 const { exportAttempts, importAttempts } = require('./transfer.js')
 
-const { FetchResult, Attempt, Detector, Explanation, Journal, Selector, Step, Verdict, Visit } = binding
+const { FetchResult, Attempt, Detector, Explanation, Journal, Selector, Signer, Step, Verdict, Visit } = binding
 
 // Records that are still in a queue are written when the process ends, unless a signal ends it. Each record of handlers
 // that run after this one is waited for.
@@ -56,10 +57,12 @@ module.exports = {
   Explanation,
   Journal,
   Selector,
+  Signer,
   Step,
   Verdict,
   Visit,
   errorKind,
   exportAttempts,
   importAttempts,
+  signedFetch,
 }

@@ -1,5 +1,6 @@
 //! The code that the Python and the Node package share: a selector from a config file, attempts as JSON lines,
-//! explanations as JSON and text, the names of outcomes, decisions about many URLs, and the journal as the sink of a selector.
+//! explanations as JSON and text, the names of outcomes, decisions about many URLs, a signer of requests, and the journal as the sink of
+//! a selector.
 //!
 //! Owns: every piece of logic that both packages need.
 //! Invariants: nothing here panics on a caller's arguments; errors are text or errors of the library.
@@ -11,3 +12,4 @@ pub mod journal_sink;
 pub mod jsonl;
 pub mod outcome;
 pub mod select_many;
+pub mod signer;

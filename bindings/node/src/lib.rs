@@ -15,6 +15,7 @@ mod explain;
 mod fetch_result;
 mod journal;
 mod selector;
+mod signer;
 mod thread_pool;
 mod transfer;
 mod visit;

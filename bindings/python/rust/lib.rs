@@ -22,6 +22,7 @@ mod fork;
 mod journal;
 mod json;
 mod selector;
+mod signer;
 mod transfer;
 mod visit;
 
@@ -43,6 +44,7 @@ const _: () = {
     assert_aligned::<detector::Verdict>();
     assert_aligned::<detector::FetchResult>();
     assert_aligned::<journal::Journal>();
+    assert_aligned::<signer::Signer>();
     assert_aligned::<visit::Visit>();
     assert_aligned::<visit::Step>();
     assert_aligned::<visit::End>();
@@ -77,6 +79,7 @@ fn _fetchwise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<detector::Verdict>()?;
     module.add_class::<detector::FetchResult>()?;
     module.add_class::<journal::Journal>()?;
+    module.add_class::<signer::Signer>()?;
     module.add_class::<visit::Visit>()?;
     module.add_class::<visit::Step>()?;
     module.add_class::<visit::End>()?;

@@ -258,6 +258,11 @@ impl Detector {
         self.table.load().rules.len()
     }
 
+    /// Returns the vendors that rules name, as in the heuristic `block_VENDOR`.
+    pub fn vendors(&self) -> Arc<[Arc<str>]> {
+        Arc::clone(&self.table.load().vendors)
+    }
+
     fn of(table: Arc<RuleTable>, mode: DetectorMode) -> Self {
         let context = ReadContext { finders: Finders::new(), options: DetectorOptions::default() };
         Self { table: ArcSwap::new(table), context, mode }

@@ -35,6 +35,8 @@ pub(crate) enum Client {
 pub(crate) struct Auth {
     tokens: Tokens,
     hosts: Vec<String>,
+    /// Whether every client is admitted.
+    is_public: bool,
     limiter: Option<DefaultKeyedRateLimiter<Client>>,
 }
 
@@ -43,8 +45,14 @@ impl Auth {
         Self {
             tokens,
             hosts: options.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+            is_public: false,
             limiter: options.rate.map(|rate| RateLimiter::keyed(Quota::per_second(rate))),
         }
+    }
+
+    /// Returns the check of a listener for everyone: only rates are limited.
+    pub(crate) fn public(options: &Options) -> Self {
+        Self { is_public: true, ..Self::new(Tokens::default(), options) }
     }
 
     /// Returns whether clients need a token.
@@ -64,6 +72,9 @@ impl Auth {
             _ => Client::Address(from),
         };
         self.within_rate(client)?;
+        if self.is_public {
+            return Ok(client);
+        }
         if !self.needs_token() {
             self.is_ours(&parts.headers, &parts.uri)?;
         } else if !is_open && matches!(client, Client::Address(_)) {

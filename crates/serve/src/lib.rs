@@ -6,7 +6,8 @@
 //!
 //! [`json`] owns the fields of all responses; the commands use the same. `auth` admits requests, `listener` accepts
 //! connections, `attempt_sink` knows what is in the log, `time_series` has its figures over time, `fleet_membership`
-//! is the interface to a fleet, `assets` has the dashboard's files, and `routes` has a file per group of routes.
+//! is the interface to a fleet, `signing` that to an identity, `public` is the listener for what an agent publishes,
+//! `assets` has the dashboard's files, and `routes` has a file per group of routes.
 //! `docs/reference/http-api.md` is the reference.
 //!
 //! Invariant: no task blocks the runtime. Code that reads the log or a long body runs on a separate thread.
@@ -27,9 +28,11 @@ mod listener;
 mod metrics;
 mod options;
 mod problem;
+mod public;
 mod request_body;
 mod routes;
 mod server;
+mod signing;
 mod state;
 mod time_series;
 mod token;
@@ -42,5 +45,7 @@ pub use metrics::FAMILIES;
 pub use metrics::crawl_endpoint::{CRAWL_FAMILIES, Crawl, Exporter};
 pub use metrics::fleet::FLEET_FAMILIES;
 pub use options::Options;
+pub use public::{PublicDocument, PublicSite, Publisher};
 pub use server::{Handle, Parts, Server, while_loading};
+pub use signing::{RequestSigner, SignatureHeaders, Unsigned};
 pub use token::{TokenError, Tokens};

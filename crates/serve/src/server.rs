@@ -20,6 +20,7 @@ use crate::fleet_membership::Membership;
 use crate::follow::follow;
 use crate::followed_log::FollowedLog;
 use crate::listener::Front;
+use crate::signing::RequestSigner;
 use crate::unavailable_fetchers::UnavailableFetchers;
 use fetchwise::detect::Detector;
 use fetchwise::journal::{Follower, Journal, JournalError};
@@ -116,6 +117,14 @@ impl Server {
     #[must_use]
     pub fn in_fleet(self, fleet: Arc<dyn Membership>) -> Self {
         self.state.join(fleet);
+        self
+    }
+
+    /// Makes the server sign requests that its clients make: `POST /v1/sign`, and the requests that visits hand out to
+    /// plain fetchers. Only clients with a token get signatures.
+    #[must_use]
+    pub fn signing(self, signer: Arc<dyn RequestSigner>) -> Self {
+        self.state.sign_with(signer);
         self
     }
 

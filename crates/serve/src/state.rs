@@ -17,9 +17,11 @@ use crate::dashboard_cache::DashboardCache;
 use crate::fleet_membership::Membership;
 use crate::followed_log::FollowedLog;
 use crate::request_body::{Bodies, RequestBody};
+use crate::signing::{RequestSigner, StepSigner};
 use crate::unavailable_fetchers::UnavailableFetchers;
 use fetchwise::detect::Detector;
 use fetchwise::journal::Journal;
+use fetchwise::registry::Class;
 use fetchwise::rollout::Guard;
 use fetchwise::selector::Selector;
 
@@ -45,6 +47,7 @@ pub(crate) struct State {
     /// The cache of the dashboard.
     pub(crate) dashboard: DashboardCache,
     fleet: OnceLock<Arc<dyn Membership>>,
+    signer: OnceLock<Arc<dyn RequestSigner>>,
     /// The limits for clients.
     pub(crate) options: Arc<Options>,
     /// The admission check.
@@ -89,6 +92,7 @@ impl State {
             guard,
             followed,
             fleet: OnceLock::new(),
+            signer: OnceLock::new(),
             bodies: Bodies::new(&options),
             options: Arc::new(options),
             auth: Arc::new(auth),
@@ -117,6 +121,20 @@ impl State {
     /// Sets the fleet of the node; only the first call has an effect.
     pub(crate) fn join(&self, fleet: Arc<dyn Membership>) {
         let _ = self.fleet.set(fleet);
+    }
+
+    /// Returns the signer of requests that clients make, if any.
+    pub(crate) fn signer(&self) -> Option<&Arc<dyn RequestSigner>> {
+        self.signer.get()
+    }
+
+    /// Sets the signer of requests that clients make; only the first call has an effect.
+    pub(crate) fn sign_with(&self, signer: Arc<dyn RequestSigner>) {
+        // Plain fetchers are those that a crawl signs.
+        let plain = self.selector.candidates().filter(|(_, spec)| spec.class == Class::Plain);
+        let fetchers = plain.map(|(_, spec)| spec.name.clone()).collect();
+        self.visits.sign_with(StepSigner { signer: Arc::clone(&signer), fetchers });
+        let _ = self.signer.set(signer);
     }
 
     /// Runs work that would block other requests on a separate thread, within the permits.

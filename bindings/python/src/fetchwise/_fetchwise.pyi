@@ -22,6 +22,7 @@ __all__ = [
     "Verdict",
     "FetchResult",
     "Journal",
+    "Signer",
     "Visit",
     "Step",
     "End",
@@ -280,6 +281,22 @@ class Detector:
     def reload(self, *, rules: _Path | None = None) -> None: ...
     @property
     def rule_count(self) -> int: ...
+
+@final
+class Signer:
+    def __new__(
+        cls,
+        *,
+        config: _Path | None = None,
+        agent: str | None = None,
+        keys: _Path | None = None,
+        key: str | None = None,
+    ) -> Signer: ...
+    @property
+    def agent(self) -> str: ...
+    def headers(self, url: object, method: str = "GET") -> dict[str, str]: ...
+    def observe(self, url: object, names: list[str]) -> None: ...
+    def reload(self) -> None: ...
 
 @final
 class Verdict:

@@ -10,6 +10,10 @@ process.
 ``attach`` adds a hook after navigation, which judges the response. A shell or a block that came without a browser never
 reaches the request handler: the browser fetches the page instead, in the same try. Nothing is fetched twice only for
 comparison.
+
+``signing_client`` returns an HTTP client for Crawlee that signs each https request (Web Bot Auth), redirects included::
+
+    crawler = HttpCrawler(http_client=fetchwise.crawlee.signing_client(fetchwise.Signer(config="fetchwise.toml")))
 """
 
 from __future__ import annotations
@@ -20,14 +24,36 @@ from typing import TYPE_CHECKING, Any
 
 from crawlee.crawlers import RenderingType, RenderingTypePrediction, RenderingTypePredictor
 
-from . import Attempt, Decision, Detector, Selector, Verdict, error_kind
+from . import Attempt, Decision, Detector, Selector, Signer, Verdict, error_kind
 
 if TYPE_CHECKING:
     from crawlee import Request
     from crawlee.crawlers import AdaptivePlaywrightCrawler
+    from crawlee.http_clients import HttpxHttpClient
 
 # The time within which a page that is still empty has to show something, in milliseconds.
 SETTLE_MS = 5000
+
+
+def signing_client(signer: Signer, **options: Any) -> HttpxHttpClient:
+    """Returns an ``HttpxHttpClient`` whose https requests are signed, redirects and repetitions included.
+
+    ``options`` are those of ``HttpxHttpClient``. Its headers are not those of a browser: a signed crawler says what it
+    is. Give the product token in ``headers={"User-Agent": ...}`` of the requests.
+    """
+    from crawlee.http_clients import HttpxHttpClient
+
+    async def sign(request: Any) -> None:
+        # A request that follows a redirect has the headers of the one before.
+        for name in ("Signature", "Signature-Agent", "Signature-Input"):
+            request.headers.pop(name, None)
+        request.headers.update(signer.headers(request.url, request.method))
+
+    async def observe(response: Any) -> None:
+        signer.observe(response.request.url, list(response.headers))
+
+    options.setdefault("header_generator", None)
+    return HttpxHttpClient(event_hooks={"request": [sign], "response": [observe]}, **options)
 
 
 class NoContent(Exception):

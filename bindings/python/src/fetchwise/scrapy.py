@@ -14,6 +14,8 @@ Settings of a project::
                              None is Scrapy's own handler; ``"stealth_http": "fetchwise.scrapy.CurlHandler"`` is curl_cffi
 ``FETCHWISE_CONFIG``         a TOML file in the program's format
 ``FETCHWISE_PACE``           True makes requests keep a learned pace for each host. AutoThrottle then has no effect
+``FETCHWISE_IDENTITY``       a TOML file with ``[identity]``. Scrapy's own handler then signs each https request (Web Bot
+                             Auth); give ``USER_AGENT`` the product token
 ``FETCHWISE_RULES``          a file of custom detection rules
 ``FETCHWISE_MAX_WAIT``       the longest pause in seconds after which a URL is retried; others are dropped. Default: 0
 ``FETCHWISE_PASS_FAILURES``  True passes pages without content (blocks, shells, empty ones) to callbacks if no fetcher did
@@ -42,7 +44,7 @@ from scrapy.http import Headers, Response
 from scrapy.responsetypes import responsetypes
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from . import Admission, FetchResult, Detector, End, Pauses, Selector, error_kind
+from . import Admission, FetchResult, Detector, End, Pauses, Selector, Signer, error_kind
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -225,6 +227,8 @@ class Handler:
         self._crawler = crawler
         self._paths = fetchers_of(crawler)
         self._made: dict[str, Any] = {}
+        identity = crawler.settings.get("FETCHWISE_IDENTITY")
+        self._signer = Signer(config=identity) if identity else None
         if _PLAYWRIGHT in self._paths.values():
             # The handler starts with the engine, or not at all. It starts a browser only on demand.
             self._handler(_PLAYWRIGHT)
@@ -243,8 +247,23 @@ class Handler:
             request.meta.pop("playwright", None)
         elif request.meta.get("playwright"):
             path = _PLAYWRIGHT
-        response: Response = await self._handler(path or _OWN).download_request(request)
+        path = path or _OWN
+        if self._signer is None or path != _OWN:
+            response: Response = await self._handler(path).download_request(request)
+            return response
+        response = await self._handler(path).download_request(self._signed(self._signer, request))
+        self._signer.observe(request.url, [name.decode("latin-1") for name in response.headers])
         return response
+
+    @staticmethod
+    def _signed(signer: Signer, request: Request) -> Request:
+        """Returns the request with a signature. Scrapy's own request stays without one, because the request that follows
+        a redirect copies its headers.
+        """
+        signed = request.copy()
+        for name, value in signer.headers(request.url, request.method).items():
+            signed.headers[name] = value
+        return signed
 
     def _handler(self, path: str) -> Any:
         # Scrapy has one handler for http and one for https. They share expensive objects, especially the browser.

@@ -21,7 +21,8 @@ use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::commands::fetch::shutdown;
 use crate::setup::background_maintenance;
 use crate::setup::fetcher_availability::{BrowserArgs, FetcherAvailability, NoBrowser};
-use crate::setup::listen::{ListenHints, listen, tokens};
+use crate::setup::identity::{Identity, publisher, request_signer};
+use crate::setup::listen::{ListenHints, listen, listen_publicly, tokens};
 use crate::setup::reload;
 use crate::setup::reload::Reloader;
 use crate::setup::server_discovery::ADDRESS_FILE;
@@ -35,7 +36,7 @@ use fetchwise::journal::{Follower, Journal, OnFull};
 use fetchwise::pace::Pace;
 use fetchwise::rollout::Guard;
 use fetchwise::selector::{Selector, SelectorBuilder};
-use fetchwise_serve::{Handle, Options, Parts, Server, Tokens};
+use fetchwise_serve::{Handle, Options, Parts, PublicSite, Server, Tokens};
 
 /// The default address.
 const LISTEN: &str = "127.0.0.1:7117";
@@ -44,6 +45,10 @@ const LISTEN_HINTS: ListenHints = ListenHints {
     example: "--listen 127.0.0.1:7117",
     token: "create a token with `fetchwise serve --new-token --token-file tokens.txt`, or set FETCHWISE_TOKEN",
 };
+/// The hints for a public address that cannot be used.
+const PUBLIC_HINTS: ListenHints = ListenHints { example: "--public 127.0.0.1:7118", ..LISTEN_HINTS };
+/// The largest number of connections of the public listener.
+const PUBLIC_CONNECTIONS: usize = 1024;
 /// File descriptors that are not connections: the log, its segments, the runtime.
 const RESERVED: u64 = 128;
 /// The default rate limit of a client in requests per second, if other machines can connect.
@@ -62,6 +67,7 @@ const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
     curl -d '{\"urls\": [\"https://example.org/\"]}' http://127.0.0.1:7117/v1/select\n  \
     fetchwise serve --new-token --token-file tokens.txt       print a new token and store its hash\n  \
     fetchwise serve --listen 0.0.0.0:7117 --token-file tokens.txt\n  \
+    fetchwise serve --public 127.0.0.1:7118 --config fetchwise.toml    publish the crawler's keys and card\n  \
     fetchwise serve --read-only data    watch the log of a running crawl")]
 pub(crate) struct ServeArgs {
     /// Listen on this address; port 0 takes a free one
@@ -81,6 +87,12 @@ pub(crate) struct ServeArgs {
         conflicts_with_all = ["new_token", "brokers"]
     )]
     pub(crate) read_only: Option<Option<PathBuf>>,
+    /// Publish key directory, card, page and IP ranges of `[identity]` on this address, without a token
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) public: Option<String>,
+    /// Sign requests of clients by `[identity]`: `POST /v1/sign`, and `headers` of visits; needs a token
+    #[arg(long, conflicts_with = "read_only")]
+    pub(crate) sign: bool,
     /// Consider every fetcher by name, not only those of the config and of reported attempts
     #[arg(long)]
     pub(crate) all_fetchers: bool,
@@ -118,6 +130,9 @@ pub(crate) struct ServeArgs {
 struct ListeningJson<'a> {
     listening: &'a str,
     url: &'a str,
+    /// The public listener.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    public: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -131,19 +146,24 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
         return new_token(file, out);
     }
     let tokens = tokens(args.token_file.as_deref())?;
+    if args.sign && tokens.is_empty() {
+        return Err(Failure::usage("refusing to sign requests of clients without a token").advise(LISTEN_HINTS.token));
+    }
     if let Some(dir) = &args.read_only {
         return follow(args, settings, dir.as_deref(), tokens, out);
     }
     super::fleet::check(settings, &args.fleet)?;
+    let identity = if args.sign { Identity::for_clients(settings)? } else { Identity::default() };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended: Result<Arc<Journal>, Failure> = runtime.block_on(async {
         let mut stop = shutdown::listen().map_err(Failure::failed)?;
+        let public = PublicListener::start(args, settings, &stop).await?;
         let listener = listen(&args.listen, &tokens, &LISTEN_HINTS).await?;
         let address = listener.local_addr().map_err(Failure::failed)?;
         let options = options(args, address);
         let loading = Loading::start(listener, &tokens, &options, stop.clone());
         // Loading occupies this thread; the others respond to health checks and signals meanwhile.
-        let (server, journal) = tokio::task::block_in_place(|| assemble(args, settings, tokens, options))?;
+        let (server, journal) = tokio::task::block_in_place(|| assemble(args, settings, tokens, options, &identity))?;
         let address_file = write_address_file(journal.dir(), address);
         let upkeep = background_maintenance::start(settings, journal.dir())?;
         let handle = server.handle();
@@ -153,7 +173,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
             None => server,
         };
         let listener = loading.end().await?;
-        print_address(out, address)?;
+        print_address(out, address, public.as_ref())?;
         let asked = async {
             let _ = stop.changed().await;
             note("stopping: finishing open requests");
@@ -172,6 +192,9 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
                 .advise("acknowledged attempts are on disk; send the others again")
         })?;
         drop(address_file);
+        if let Some(public) = public {
+            public.end().await;
+        }
         if let Some(fleet) = fleet {
             fleet.end().await;
         }
@@ -207,6 +230,7 @@ fn follow(
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     runtime.block_on(async {
         let mut stop = shutdown::listen().map_err(Failure::failed)?;
+        let public = PublicListener::start(args, settings, &stop).await?;
         let listener = listen(&args.listen, &tokens, &LISTEN_HINTS).await?;
         let address = listener.local_addr().map_err(Failure::failed)?;
         let mut options = options(args, address);
@@ -238,16 +262,47 @@ fn follow(
             Server::new(parts).map_err(Failure::from)
         })?;
         let listener = loading.end().await?;
-        print_address(out, address)?;
+        print_address(out, address, public.as_ref())?;
         let asked = async {
             let _ = stop.changed().await;
             note("stopping: finishing open requests");
         };
         server.run(listener, asked).await.map_err(Failure::failed)?;
+        if let Some(public) = public {
+            public.end().await;
+        }
         Ok::<_, Failure>(())
     })?;
     runtime.shutdown_timeout(Duration::from_millis(500));
     Ok(Exit::Done)
+}
+
+/// The listener for what the agent publishes. It needs no log, so it responds before the log is loaded.
+struct PublicListener {
+    address: SocketAddr,
+    responding: JoinHandle<()>,
+}
+
+impl PublicListener {
+    /// Starts it if the command asks for one.
+    async fn start(args: &ServeArgs, settings: &Settings, stop: &shutdown::Stop) -> Result<Option<Self>, Failure> {
+        let Some(address) = &args.public else { return Ok(None) };
+        let crawl_options = CrawlOptions { pace: args.pace.clone(), ..CrawlOptions::default() };
+        let publisher = publisher(settings, &pace(settings, &crawl_options))?;
+        let listener = listen_publicly(address, &PUBLIC_HINTS).await?;
+        let address = listener.local_addr().map_err(Failure::failed)?;
+        let site = PublicSite::new(publisher, public_options(args, address));
+        let mut stop = stop.clone();
+        let responding = tokio::spawn(site.run(listener, async move {
+            let _ = stop.changed().await;
+        }));
+        Ok(Some(Self { address, responding }))
+    }
+
+    /// Waits for its end, which the signal that ends the server has asked for.
+    async fn end(self) {
+        let _ = self.responding.await;
+    }
 }
 
 /// The server while its log is loaded: it responds to health checks, and a signal ends the process.
@@ -322,11 +377,16 @@ impl Drop for AddressFile {
     }
 }
 
-fn print_address(out: &mut Output, address: SocketAddr) -> Result<(), Failure> {
+fn print_address(out: &mut Output, address: SocketAddr, public: Option<&PublicListener>) -> Result<(), Failure> {
     let (address, url) = (address.to_string(), format!("http://{address}"));
-    match out.json {
-        true => out.object(&ListeningJson { listening: &address, url: &url })?,
-        false => out.line(format_args!("listening on {url}"))?,
+    let public = public.map(|public| public.address.to_string());
+    if out.json {
+        out.object(&ListeningJson { listening: &address, url: &url, public })?;
+    } else {
+        out.line(format_args!("listening on {url}"))?;
+        if let Some(public) = public {
+            out.line(format_args!("publishing on http://{public}"))?;
+        }
     }
     out.flush()
 }
@@ -337,6 +397,7 @@ fn assemble(
     settings: &Settings,
     tokens: Tokens,
     options: Options,
+    identity: &Identity,
 ) -> Result<(Server, Arc<Journal>), Failure> {
     let hangups = reload::listen(settings).map_err(Failure::failed)?;
     let router = settings.router()?.clone();
@@ -365,9 +426,13 @@ fn assemble(
         guard: Some(Arc::clone(&guard)),
         followed: None,
     };
-    let server = Server::new(parts)?;
+    let mut server = Server::new(parts)?;
+    if let Some(signer) = request_signer(identity) {
+        server = server.signing(signer);
+    }
     let handle = server.handle();
-    let again = Reloader::new(settings, handle.selector(), &[&detector, &classifier], &guard);
+    let again =
+        Reloader::new(settings, handle.selector(), &[&detector, &classifier], &guard).with_identity(identity.clone());
     // Both tasks end with the runtime.
     reload::watch_rollback(&guard, handle.selector());
     reload::on_hangup(hangups, again);
@@ -405,16 +470,30 @@ fn options(args: &ServeArgs, address: SocketAddr) -> Options {
              limit (ulimit -n)"
         ));
     }
-    let default = if address.ip().to_canonical().is_loopback() { 0 } else { RATE };
     let mut options = Options::default();
     options.max_body = usize::try_from(args.max_body).unwrap_or(usize::MAX);
-    options.rate = NonZeroU32::new(args.client_rate.unwrap_or(default));
+    options.rate = client_rate(args, address);
     options.max_connections = most.min(files);
     options.max_visits = args.max_visits as usize;
     options.visit_timeout = args.visit_timeout;
     options.grace = args.grace;
     options.hosts.clone_from(&args.host);
     options
+}
+
+/// Returns the limits of the public listener, which has four short documents.
+fn public_options(args: &ServeArgs, address: SocketAddr) -> Options {
+    let mut options = Options::default();
+    options.rate = client_rate(args, address);
+    options.max_connections = PUBLIC_CONNECTIONS.min(args.max_connections as usize);
+    options.grace = args.grace;
+    options
+}
+
+/// Returns the limit of requests per second and client.
+fn client_rate(args: &ServeArgs, address: SocketAddr) -> Option<NonZeroU32> {
+    let default = if address.ip().to_canonical().is_loopback() { 0 } else { RATE };
+    NonZeroU32::new(args.client_rate.unwrap_or(default))
 }
 
 /// Returns the detector for pages of visits and the one for `classify` requests. SIGHUP reloads the rules of both.

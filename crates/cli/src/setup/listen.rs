@@ -53,16 +53,7 @@ pub(crate) struct ListenHints {
 
 /// Listens on `address`. Without tokens, other machines must not be able to reach it.
 pub(crate) async fn listen(address: &str, tokens: &Tokens, advice: &ListenHints) -> Result<TcpListener, Failure> {
-    let wrong = |error: std::io::Error| {
-        let failure = Failure::usage(format_args!("cannot listen on {}: {error}", plain(address)));
-        match error.kind() {
-            ErrorKind::AddrInUse => {
-                failure.advise("another process listens there: end it, or choose another port (0 takes a free one)")
-            }
-            _ => failure.advise(format!("give an address and a port of this machine, such as {}", advice.example)),
-        }
-    };
-    let addresses: Vec<SocketAddr> = tokio::net::lookup_host(address).await.map_err(wrong)?.collect();
+    let addresses = resolve(address, advice).await?;
     if tokens.is_empty()
         && let Some(open) = addresses.iter().find(|address| !address.ip().to_canonical().is_loopback())
     {
@@ -72,5 +63,27 @@ pub(crate) async fn listen(address: &str, tokens: &Tokens, advice: &ListenHints)
         ))
         .advise(format!("{}, or listen on 127.0.0.1", advice.token)));
     }
-    TcpListener::bind(&addresses[..]).await.map_err(wrong)
+    TcpListener::bind(&addresses[..]).await.map_err(|error| unusable(address, advice, &error))
+}
+
+/// Listens on `address` for everyone.
+pub(crate) async fn listen_publicly(address: &str, advice: &ListenHints) -> Result<TcpListener, Failure> {
+    let addresses = resolve(address, advice).await?;
+    TcpListener::bind(&addresses[..]).await.map_err(|error| unusable(address, advice, &error))
+}
+
+async fn resolve(address: &str, advice: &ListenHints) -> Result<Vec<SocketAddr>, Failure> {
+    let found = tokio::net::lookup_host(address).await.map_err(|error| unusable(address, advice, &error))?;
+    Ok(found.collect())
+}
+
+/// Returns the failure for an address that cannot be used.
+fn unusable(address: &str, advice: &ListenHints, error: &std::io::Error) -> Failure {
+    let failure = Failure::usage(format_args!("cannot listen on {}: {error}", plain(address)));
+    match error.kind() {
+        ErrorKind::AddrInUse => {
+            failure.advise("another process listens there: end it, or choose another port (0 takes a free one)")
+        }
+        _ => failure.advise(format!("give an address and a port of this machine, such as {}", advice.example)),
+    }
 }

@@ -163,6 +163,23 @@ fn a_signed_request_verifies_and_a_changed_one_exits_with_1() {
     assert_eq!(run(&place, &["verify", "--request", "r.txt", "--now", &later]).code, 1);
 }
 
+#[test]
+fn a_registration_is_recorded_in_the_data_directory() {
+    let place = TestDir::new();
+    let recorded = place.run(&["identity", "registered", "Cloudflare", "--json", "--now", "2026-11-24T02:00:00Z"]);
+    assert_eq!(recorded.one()["registered_at"], "2026-11-24T02:00:00.000Z", "{}", recorded.stderr);
+    assert_eq!(place.run(&["identity", "registered", "human"]).code, 0);
+    let read = fetchwise::identity::Registrations::read(&place.data()).unwrap();
+    assert_eq!(read.registered_at_ms("cloudflare"), Some(1_795_485_600_000));
+    assert!(read.registered_at_ms("perimeterx").is_some());
+    let unknown = place.run(&["identity", "registered", "cloudfare"]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("cloudflare"), "{}", unknown.stderr);
+    assert_eq!(place.run(&["identity", "registered"]).code, 2);
+    assert_eq!(fetchwise::identity::Registrations::read(&place.data()).unwrap(), read);
+    place.write("r.toml", "[[rule]]\nid='g'\nvendor='gatekeeper'\ngrade='strong'\nfind=['abcd']\nnote='x'\n");
+    assert_eq!(place.run(&["identity", "registered", "gatekeeper", "--rules", "r.toml"]).code, 0);
+}
+
 fn seconds_now() -> i64 {
     crate::support::now() / 1000
 }

@@ -7,6 +7,7 @@
 //!
 //! Must not know: keys, what a signature covers, and how requests are sent.
 
+use std::collections::BTreeMap;
 #[cfg(feature = "identity")]
 use std::collections::HashMap;
 #[cfg(feature = "identity")]
@@ -109,6 +110,13 @@ impl RequestSigner {
         self.signer.sign(&request, unix_seconds()).ok().map(RequestSignature)
     }
 
+    /// Returns the headers of a signature of a GET of `url`, for another client that makes the request; none if it is one
+    /// that is not signed.
+    pub(crate) fn headers(&self, url: &Url) -> Option<BTreeMap<&'static str, String>> {
+        let signed = self.sign("GET", url, None)?;
+        Some(signed.headers().into_iter().map(|(name, value)| (name, value.to_owned())).collect())
+    }
+
     /// Returns whether plain http to this machine is signed, for tests.
     #[cfg(feature = "browser")]
     pub(super) fn signs_loopback(&self) -> bool {
@@ -185,6 +193,10 @@ impl RequestSignature {
 #[cfg(not(feature = "identity"))]
 impl RequestSigner {
     pub(super) fn sign(&self, _: &str, _: &Url, _: Option<&SecondSignature>) -> Option<RequestSignature> {
+        match self.0 {}
+    }
+
+    pub(crate) fn headers(&self, _: &Url) -> Option<BTreeMap<&'static str, String>> {
         match self.0 {}
     }
 

@@ -91,6 +91,31 @@ async fn a_reply_becomes_a_response() {
 }
 
 #[tokio::test]
+async fn a_signed_request_has_the_headers_of_its_url() {
+    use fetchwise::identity::{Agent, KeySource, Signer, SigningKey};
+
+    let (_, pem) = SigningKey::generate().unwrap();
+    let now = fetchwise::time::Timestamp::now().as_millis() / 1000;
+    let signer = Signer::new(Agent::parse("https://bot.example").unwrap(), KeySource::Text(pem), now).unwrap();
+    // The program sends its request line back.
+    let script = r#"while ask; do
+        printf '{"id":%s,"status":200,"body_base64":"%s"}\n' "$id" "$(printf %s "$line" | base64 | tr -d '\n')"; done"#;
+    let fetcher = fetcher(shell(script)).signer(std::sync::Arc::new(signer));
+    let mut nonces = std::collections::HashSet::new();
+    for (url, is_signed) in
+        [("https://open.test/a", true), ("https://open.test/a", true), ("http://open.test/a", false)]
+    {
+        let response = get(&fetcher, url).await.unwrap();
+        let line: serde_json::Value = serde_json::from_slice(response.body.head()).unwrap();
+        assert_eq!(line.get("headers").is_some(), is_signed, "{line}");
+        if is_signed {
+            assert!(line["headers"]["Signature-Agent"].as_str().unwrap().contains("https://bot.example/"), "{line}");
+            assert!(nonces.insert(line["headers"]["Signature-Input"].as_str().unwrap().to_owned()));
+        }
+    }
+}
+
+#[tokio::test]
 async fn one_child_replies_in_any_order() {
     // Replies to two requests at a time, the second first, each with its own URL and the child's process id.
     let script = r#"while :; do ask; one=$id; l1=$line; ask; for r in "$id" "$one"; do

@@ -34,6 +34,7 @@ mod record_attempts;
 mod report_body;
 mod rollout;
 mod select;
+mod sign;
 mod stats;
 mod visits;
 
@@ -57,6 +58,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(attempts::routes())
         .merge(classify::routes())
         .merge(visits::routes())
+        .merge(sign::routes())
         .merge(forget::routes())
         .merge(stats::routes())
         .merge(hosts::routes())

@@ -17,7 +17,7 @@ use fetchwise::attempt::stored_headers;
 use fetchwise::backoff::retry_after;
 use fetchwise::fetch_result::{FetchResult, Outcome};
 use fetchwise::heuristic::url::parse;
-use fetchwise::response::Page;
+use fetchwise::response::{Header, Page};
 use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
 
@@ -69,7 +69,7 @@ impl Report {
         }
         let now = state.selector.now();
         if let Some(name) = self.outcome.take() {
-            let answer = self.named(&name, now)?;
+            let answer = self.named(state, url, &name, now)?;
             return Ok(Some(ReportContent::Fetched(Box::new(answer))));
         }
         if self.status.is_none() {
@@ -83,7 +83,7 @@ impl Report {
     }
 
     /// Creates the result for an outcome by name.
-    fn named(mut self, name: &str, now: Timestamp) -> Result<FetchResult, Problem> {
+    fn named(mut self, state: &State, url: &Url, name: &str, now: Timestamp) -> Result<FetchResult, Problem> {
         let outcome = match name {
             "content" => Outcome::Content,
             name => match ErrorKind::from_name(name) {
@@ -104,6 +104,7 @@ impl Report {
             let url = parse(url).map_err(|error| wrong(format!("invalid `final_url`: {error}")))?;
             answer.final_url = Some(Box::new(url));
         }
+        observe(state, answer.final_url.as_deref().unwrap_or(url), &headers);
         self.rest(answer, now)
     }
 
@@ -116,6 +117,7 @@ impl Report {
         let page =
             Page { url: Some(url.as_str()), final_url: final_url.as_deref(), status, headers: &headers, body: &body };
         let mut answer = state.detector.judge_page(&page);
+        observe(state, answer.final_url.as_deref().unwrap_or(url), &headers);
         if self.truncated {
             answer.outcome = answer.outcome.truncated();
         }
@@ -146,6 +148,13 @@ impl Report {
     fn given(&mut self) -> ResponseParts {
         ResponseParts::of(std::mem::take(&mut self.headers), self.body.take(), self.body_base64.take())
     }
+}
+
+/// Shows the signer the headers of a response.
+fn observe(state: &State, url: &Url, headers: &[Header]) {
+    let Some(signer) = state.signer() else { return };
+    let names: Vec<String> = headers.iter().map(|header| header.name.to_ascii_lowercase()).collect();
+    signer.observe(url, &names.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 fn is_own(name: &str) -> bool {

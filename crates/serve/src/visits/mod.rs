@@ -6,7 +6,7 @@
 //! Must not know: HTTP, the meaning of responses.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
@@ -14,6 +14,7 @@ use url::Url;
 
 use super::options::Options;
 use crate::auth::Client;
+use crate::signing::{SignatureHeaders, StepSigner};
 use fetchwise::selector::Selector;
 use fetchwise::visit::{End, Fetch, Step, Visit, Wait};
 
@@ -36,6 +37,8 @@ pub(crate) struct Visits {
     patience: Duration,
     begun: Instant,
     counts: Counts,
+    /// The signer of requests that are handed out, if there is one.
+    signer: OnceLock<StepSigner>,
 }
 
 /// The counts of visits.
@@ -70,6 +73,8 @@ pub(crate) struct ActiveVisit {
     pub(crate) state: VisitState,
     /// Requests handed out so far.
     pub(crate) number: u32,
+    /// The signature of the request that was handed out, if it is signed.
+    pub(crate) signature: Option<SignatureHeaders>,
 }
 
 /// The state of a visit.
@@ -103,7 +108,13 @@ impl Visits {
             patience: options.visit_timeout,
             begun: Instant::now(),
             counts: Counts::default(),
+            signer: OnceLock::new(),
         }
+    }
+
+    /// Sets the signer of requests that clients with a token get; only the first call has an effect.
+    pub(crate) fn sign_with(&self, signer: StepSigner) {
+        let _ = self.signer.set(signer);
     }
 
     /// Adds a visit.
@@ -116,7 +127,7 @@ impl Visits {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
             return Err(TooMany);
         }
-        let active = Mutex::new(ActiveVisit { visit, state: VisitState::Open, number: 0 });
+        let active = Mutex::new(ActiveVisit { visit, state: VisitState::Open, number: 0, signature: None });
         let slot = Arc::new(VisitSlot { id, client, ends_at: AtomicU64::new(self.in_ms(self.patience)), active });
         self.table.insert(id, Arc::clone(&slot));
         self.counts.begun.fetch_add(1, Ordering::Relaxed);
@@ -135,7 +146,7 @@ impl Visits {
         }
     }
 
-    /// Advances a visit: takes its next step if that is not known, and sets its expiry.
+    /// Advances a visit: takes its next step if that is not known, signs its request, and sets its expiry.
     pub(crate) fn advance(&self, slot: &VisitSlot, active: &mut ActiveVisit, now: fetchwise::time::Timestamp) {
         if matches!(active.state, VisitState::Open | VisitState::Waits(_)) {
             active.state = match active.visit.next() {
@@ -149,6 +160,12 @@ impl Visits {
                 _ => VisitState::Open,
             };
         }
+        active.signature = match (&active.state, self.signer.get(), slot.client) {
+            (VisitState::Out(fetch), Some(signer), Client::Token(_)) => {
+                signer.sign(fetch.fetcher(), active.visit.url())
+            }
+            _ => None,
+        };
         let time = match &active.state {
             VisitState::Out(fetch) => fetch.deadline(),
             VisitState::Waits(wait) => wait.until().since(now),

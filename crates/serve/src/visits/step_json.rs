@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{ActiveVisit, VisitState};
 use crate::json::DecisionJson;
+use crate::signing::SignatureHeaders;
 use fetchwise::attempt::ErrorType;
 use fetchwise::rfc3339;
 use fetchwise::selector::Selector;
@@ -30,6 +31,9 @@ enum StepJson<'a> {
         is_probe: bool,
         max_redirects: u32,
         decision: DecisionJson<'a>,
+        /// The headers to add, if the request is signed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        headers: Option<&'a SignatureHeaders>,
     },
     /// Come back later.
     Wait { until: String, reason: String },
@@ -66,6 +70,7 @@ impl<'a> VisitStepJson<'a> {
                     is_probe: fetch.is_probe(),
                     max_redirects: fetch.max_redirects(),
                     decision: DecisionJson::of_take(url, selector, mode, fetch.decision()),
+                    headers: active.signature.as_ref(),
                 }
             }
             VisitState::Waits(wait) => {

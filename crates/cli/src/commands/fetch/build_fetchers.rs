@@ -20,11 +20,11 @@ use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions, UserAgent};
 use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
 use fetchwise::fetch::dial::Dialer;
 use fetchwise::fetch::flaresolverr::{SolverFetcher, SolverOptions};
-use fetchwise::fetch::http::{HttpFetcher, HttpFetcherBuilder};
+use fetchwise::fetch::http::{HttpFetcher, HttpFetcherBuilder, RequestSigner};
 use fetchwise::fetch::search_api::{SearchFetcher, SearchOptions};
 use fetchwise::fetch::upstream::Upstream;
 use fetchwise::fetch::yt_dlp::{DownloadFetcher, DownloadOptions};
-use fetchwise::registry::{PROBE_FETCHER, canonical};
+use fetchwise::registry::{Class, PROBE_FETCHER, canonical};
 
 /// The time in which child processes must end.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
@@ -122,7 +122,10 @@ impl BuiltFetchers {
             if let Some(upstream) = upstream {
                 (http, dialer) = (http.upstream(upstream.clone()), dialer.through(upstream));
             }
-            made.add(fetcher, settings, crawl_options, available, identity, (http, dialer))?;
+            // Browsers of programs load pages of others, and those that hide what they are do not sign.
+            let signs = fetcher.spec().class == Class::Plain;
+            let signer = identity.and_then(Identity::signer).filter(|_| signs);
+            made.add(fetcher, settings, crawl_options, available, identity, (http, dialer, signer))?;
         }
         Ok(made)
     }
@@ -135,7 +138,7 @@ impl BuiltFetchers {
         crawl_options: &CrawlOptions,
         available: &FetcherAvailability<'_>,
         identity: Option<&Identity>,
-        (http, dialer): (HttpFetcherBuilder, Dialer),
+        (http, dialer, signer): (HttpFetcherBuilder, Dialer, Option<RequestSigner>),
     ) -> Result<(), Failure> {
         let name = canonical(&fetcher.name);
         match fetcher.method() {
@@ -146,7 +149,11 @@ impl BuiltFetchers {
                 // Programs with proxy support read these variables.
                 let proxy = fetcher.proxy.iter().flat_map(|proxy| PROXY_VARIABLES.map(|name| (name, &proxy.0)));
                 options.env.extend(proxy.map(|(name, value)| (name.into(), value.into())));
-                let command = Arc::new(CommandFetcher::new(options, dialer));
+                let command = CommandFetcher::new(options, dialer);
+                let command = Arc::new(match signer {
+                    Some(signer) => command.signer(signer),
+                    None => command,
+                });
                 self.children.commands.push(Arc::clone(&command));
                 self.fetchers.push(command);
             }

@@ -28,6 +28,7 @@ pub(crate) enum IdentitySubcommand {
     Sign(SignArgs),
     Verify(VerifyArgs),
     Check(CheckArgs),
+    Registered(RegisteredArgs),
 }
 
 /// Create the first key, and print the section for the config
@@ -103,3 +104,14 @@ pub(crate) enum SchemeArg {
 /// Exits with 1 if a verifier could not use them.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {}
+
+/// Record that a vendor has registered the crawler
+///
+/// What signed requests met behind this vendor before is then not held against them. The record lies in the data
+/// directory.
+#[derive(Debug, Args)]
+pub(crate) struct RegisteredArgs {
+    /// The vendor, such as cloudflare, akamai, aws, datadome or human
+    #[arg(value_name = "VENDOR")]
+    pub(crate) vendor: String,
+}

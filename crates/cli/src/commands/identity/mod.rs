@@ -1,13 +1,16 @@
 //! `identity`: the keys of signed requests, what the crawler publishes, and checks of both.
 //!
 //! `args` is the syntax, which every build has. With the feature `identity`, `keys` creates, shows and exchanges keys,
-//! `publish` writes and checks what is published, and `requests` signs and verifies.
+//! `publish` writes and checks what is published, `requests` signs and verifies, and `registered` records
+//! registrations.
 
 mod args;
 #[cfg(feature = "identity")]
 mod keys;
 #[cfg(feature = "identity")]
 mod publish;
+#[cfg(feature = "identity")]
+mod registered;
 #[cfg(feature = "identity")]
 mod requests;
 
@@ -30,6 +33,7 @@ pub(crate) fn run(command: &IdentityCommand, settings: &Settings, out: &mut Outp
         IdentitySubcommand::Sign(args) => requests::sign(args, settings, out),
         IdentitySubcommand::Verify(args) => requests::verify(args, settings, out),
         IdentitySubcommand::Check(_) => publish::check(settings, out),
+        IdentitySubcommand::Registered(args) => registered::registered(args, settings, out),
     }
 }
 

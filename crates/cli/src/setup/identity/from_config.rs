@@ -13,7 +13,7 @@ use fetchwise::fetch::browser::{BrowserSigning, SignatureScope};
 use fetchwise::fetch::signing::RequestSigner;
 use fetchwise::identity::card::{Profile, RobotsPromise};
 use fetchwise::identity::{Agent, Coverage, Form, FormSetting, KeyDir, KeyDirError, KeySource, Signer, UnixSeconds};
-use fetchwise::pace::{CrawlDelay, PaceMode};
+use fetchwise::pace::{CrawlDelay, PaceMode, PaceSettings};
 use fetchwise::robots::RobotsUse;
 use fetchwise::time::Timestamp;
 
@@ -65,7 +65,22 @@ impl Identity {
         })
     }
 
-    /// Returns the signer of requests, if they are signed.
+    /// Reads the keys for a server that hands out signatures.
+    pub(crate) fn for_clients(settings: &Settings) -> Result<Self, Failure> {
+        if settings.config.identity.mode == Some(SigningMode::Never) {
+            return Err(Failure::usage("cannot sign requests of clients: identity.mode is \"never\"")
+                .advise("remove identity.mode from the config, or run without --sign"));
+        }
+        let signer = signer_with(settings, Timestamp::now())?.on_warning(|text| note_labelled("warning", text));
+        Ok(Self { signer: Some(Arc::new(signer)), ..Self::default() })
+    }
+
+    /// Returns the signer, if requests are signed.
+    pub(crate) fn shared_signer(&self) -> Option<Arc<Signer>> {
+        self.signer.clone()
+    }
+
+    /// Returns the signer of plain requests, if they are signed.
     pub(crate) fn signer(&self) -> Option<RequestSigner> {
         self.requests.clone()
     }
@@ -124,6 +139,11 @@ pub(crate) fn agent(settings: &Settings) -> Result<Agent, Failure> {
 
 /// Returns the profile that the agent publishes.
 pub(crate) fn profile(settings: &Settings) -> Result<Profile, Failure> {
+    profile_with(settings, &settings.config.pace())
+}
+
+/// Returns the profile that the agent publishes while it keeps to `pace`.
+pub(crate) fn profile_with(settings: &Settings, pace: &PaceSettings) -> Result<Profile, Failure> {
     let config = &settings.config;
     let IdentityConfig { about, contact, ips, .. } = config.identity.clone();
     let ips = ips.iter().map(|text| {
@@ -132,7 +152,6 @@ pub(crate) fn profile(settings: &Settings) -> Result<Profile, Failure> {
             Failure::usage(format_args!("invalid identity.ips {text:?}: expected a network such as \"192.0.2.0/24\""))
         })
     });
-    let pace = config.pace();
     let robots = config.robots.mode;
     Ok(Profile {
         agent: agent(settings)?,

@@ -1,7 +1,10 @@
 //! The identity of a crawler: who signs its requests, and how it names itself.
 //!
-//! `from_config` builds it with the feature `identity`. `without_identity` refuses a config that asks for it.
+//! `from_config` builds it with the feature `identity`, and `for_server` what a server does with it. `without_identity`
+//! refuses a config that asks for it.
 
+#[cfg(feature = "identity")]
+mod for_server;
 #[cfg(feature = "identity")]
 mod from_config;
 #[cfg(not(feature = "identity"))]
@@ -12,9 +15,11 @@ use fetchwise::robots::DEFAULT_AGENT;
 use crate::setup::settings::Settings;
 
 #[cfg(feature = "identity")]
+pub(crate) use for_server::{publisher, request_signer};
+#[cfg(feature = "identity")]
 pub(crate) use from_config::{Identity, agent, failure, key_dir, key_source, profile, seconds, signer_with};
 #[cfg(not(feature = "identity"))]
-pub(crate) use without_identity::Identity;
+pub(crate) use without_identity::{Identity, publisher, request_signer};
 
 /// Returns the name by which groups of robots.txt are selected.
 pub(crate) fn robots_agent(settings: &Settings) -> &str {

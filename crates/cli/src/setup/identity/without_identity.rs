@@ -2,15 +2,19 @@
 //!
 //! Invariants: the signatures are those of `from_config`.
 
+use std::sync::Arc;
+
 use fetchwise::config::SigningMode;
 use fetchwise::fetch::browser::BrowserSigning;
 use fetchwise::fetch::signing::RequestSigner;
+use fetchwise::pace::PaceSettings;
+use fetchwise_serve::Publisher;
 
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 
 /// No identity.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Identity;
 
 impl Identity {
@@ -21,6 +25,11 @@ impl Identity {
             (Some(SigningMode::Never), _) | (None, None) => Ok(Self),
             _ => Err(Failure::missing_feature("identity.agent", "identity")),
         }
+    }
+
+    /// Fails: a server signs for its clients only with the feature.
+    pub(crate) fn for_clients(_: &Settings) -> Result<Self, Failure> {
+        Err(Failure::missing_feature("the option --sign", "identity"))
     }
 
     pub(crate) fn signer(&self) -> Option<RequestSigner> {
@@ -42,4 +51,14 @@ impl Identity {
     pub(crate) fn reload(&self, _: &Settings) -> Result<(), Failure> {
         Ok(())
     }
+}
+
+/// Fails: a server publishes an agent only with the feature.
+pub(crate) fn publisher(_: &Settings, _: &PaceSettings) -> Result<Arc<dyn Publisher>, Failure> {
+    Err(Failure::missing_feature("the option --public", "identity"))
+}
+
+/// Returns none.
+pub(crate) fn request_signer(_: &Identity) -> Option<Arc<dyn fetchwise_serve::RequestSigner>> {
+    None
 }

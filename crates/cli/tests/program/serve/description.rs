@@ -111,6 +111,8 @@ fn every_route_responds_as_described() {
     post("/v1/visits/0/report", "/v1/visits/{id}/report", &json!({}));
     post("/v1/visits/report", "/v1/visits/report", &json!([{ "visit": id, "outcome": "content" }]));
     post("/v1/visits/report", "/v1/visits/report", &json!({}));
+    // Without tokens nobody gets a signature.
+    post("/v1/sign", "/v1/sign", &json!({ "requests": [{ "url": "https://e.org/" }] }));
     post("/v1/links/unpause", "/v1/links/unpause", &json!({ "link": "https://e.org/" }));
     post("/v1/mode", "/v1/mode", &json!({ "mode": "learning" }));
     post("/v1/mode", "/v1/mode", &json!({ "mode": "split" }));

@@ -7,6 +7,7 @@ mod description;
 mod forget;
 mod full_disk;
 mod hostile;
+mod identity;
 mod loading;
 mod maintenance;
 mod read_only;

@@ -22,6 +22,7 @@ use url::Url;
 
 use super::body::{Body, BodyCollector, BodyError};
 use super::dial::Dialer;
+use super::signing::RequestSigner;
 use super::{FetchError, FetchFuture, Fetcher, LimitMet, Limits, Request, Response};
 use crate::fetch::command::process::{ChildProcess, ReplyError, Supervisor};
 use crate::fetch::local_faults::is_local_fault;
@@ -40,6 +41,7 @@ const COPY_CHUNK: usize = 256 << 10;
 pub struct CommandFetcher {
     options: Arc<CommandOptions>,
     dialer: Dialer,
+    signer: Option<RequestSigner>,
     supervisor: Mutex<Supervisor>,
     slots: Semaphore,
 }
@@ -50,7 +52,15 @@ impl CommandFetcher {
     pub fn new(options: CommandOptions, dialer: Dialer) -> Self {
         let options = Arc::new(options);
         let slots = Semaphore::new(options.max_in_flight.max(1));
-        Self { supervisor: Mutex::new(Supervisor::new(Arc::clone(&options))), options, dialer, slots }
+        Self { supervisor: Mutex::new(Supervisor::new(Arc::clone(&options))), options, dialer, signer: None, slots }
+    }
+
+    /// Makes each request carry the headers of a signature by `signer`. The program adds them to its first request. It
+    /// signs no redirect: a signature is for one URL.
+    #[must_use]
+    pub fn signer(mut self, signer: impl Into<RequestSigner>) -> Self {
+        self.signer = Some(signer.into());
+        self
     }
 
     /// Returns the maximum number of concurrent requests to the child.
@@ -101,8 +111,9 @@ impl CommandFetcher {
         self.check(request.url).await?;
         let running = self.running(started + request.limits.deadline).await?;
         let url = request.url.as_str();
+        let signature = self.signer.as_ref().and_then(|signer| signer.headers(request.url));
         let mut pending = running
-            .send(|id| wire::request_line(id, url, request.limits))
+            .send(|id| wire::request_line(id, url, request.limits, signature.as_ref()))
             .map_err(|e| error(ErrorKind::NetworkError, e))?;
         let message = match pending.reply().await {
             Ok(Reply::Response(message)) => message,

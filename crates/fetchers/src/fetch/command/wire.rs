@@ -1,6 +1,7 @@
 //! The messages to and from a child: `docs/guides/command-fetcher.md` as types. No I/O.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,7 +22,13 @@ struct RequestMessage<'a> {
     max_body: u64,
     max_headers: usize,
     max_redirects: u32,
+    /// The headers to add to the first request, if it is signed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headers: Option<&'a SignatureHeaders>,
 }
+
+/// The headers of a signature, by name.
+pub(super) type SignatureHeaders = BTreeMap<&'static str, String>;
 
 #[derive(Serialize)]
 struct CancelMessage {
@@ -30,7 +37,7 @@ struct CancelMessage {
 }
 
 /// Returns the line that requests a page.
-pub(super) fn request_line(id: u64, url: &str, limits: &Limits) -> Vec<u8> {
+pub(super) fn request_line(id: u64, url: &str, limits: &Limits, headers: Option<&SignatureHeaders>) -> Vec<u8> {
     line(&RequestMessage {
         v: VERSION,
         id,
@@ -39,6 +46,7 @@ pub(super) fn request_line(id: u64, url: &str, limits: &Limits) -> Vec<u8> {
         max_body: limits.max_body,
         max_headers: limits.max_headers,
         max_redirects: limits.max_redirects,
+        headers,
     })
 }
 
@@ -239,11 +247,11 @@ mod tests {
 
     #[test]
     fn a_request_is_one_line_of_json_whatever_the_url_holds() {
-        let line = request_line(7, "http://h/\u{2028}\"\\\n", &Limits::default());
+        let line = request_line(7, "http://h/\u{2028}\"\\\n", &Limits::default(), None);
         assert_eq!(line.iter().filter(|&&b| b == b'\n').count(), 1);
         let json: serde_json::Value = serde_json::from_slice(&line).unwrap();
         assert_eq!((json["id"].as_u64(), json["url"].as_str()), (Some(7), Some("http://h/\u{2028}\"\\\n")));
-        assert_eq!(json["deadline_ms"].as_u64(), Some(30_000));
+        assert_eq!((json["deadline_ms"].as_u64(), json.get("headers")), (Some(30_000), None));
     }
 
     #[test]
