@@ -784,6 +784,29 @@ fn a_delay_that_the_caller_measured_is_not_the_hosts() {
 }
 
 #[test]
+fn a_machine_that_is_busy_from_the_first_response_does_not_keep_a_host_from_growing() {
+    let pace = Pace::new(PaceSettings::default());
+    let mut now = Timestamp::from_millis(0);
+    for _ in 0..30 {
+        let permit = loop {
+            match pace.admit(Scope::host("a.org"), Cost::Plain, now) {
+                Admit::Go(permit) => break permit,
+                Admit::Wait(until) => now = until,
+                Admit::AtCapacity => unreachable!("one at a time"),
+            }
+        };
+        let response = Response {
+            latency: Some(Duration::from_millis(400)),
+            local_delay: Some(Duration::from_millis(300)),
+            ..Response::new(Signal::Content, FETCHER)
+        };
+        let _ = pace.record_response(permit, &response, now.saturating_add(Duration::from_millis(400)));
+        let latency = pace.explain("a.org", now).unwrap().latency;
+        assert!(latency.is_some_and(|(_, ratio)| ratio < 1.1), "{latency:?}");
+    }
+}
+
+#[test]
 fn a_quick_host_is_never_slow() {
     let quick = rates_before_and_after(4, [19, 4, 4, 4, 4, 4], 0);
     assert!(quick[0].1 >= quick[0].0, "{quick:?}");
