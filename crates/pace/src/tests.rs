@@ -600,11 +600,16 @@ fn luck(seed: u64, n: u64) -> f64 {
 
 /// Sends requests for `seconds` to a host that fails by `fails`, and returns the good pages and the errors.
 fn crawl_for(crawl: &mut Crawl, seconds: i64, mut fails: impl FnMut(i64) -> bool) -> (u32, u32) {
+    crawl_with(crawl, seconds, |now| if fails(now) { Signal::Unavailable } else { Signal::Content })
+}
+
+/// Sends requests for `seconds` to a host that responds with `signal`, and returns the good pages and the others.
+fn crawl_with(crawl: &mut Crawl, seconds: i64, mut signal: impl FnMut(i64) -> Signal) -> (u32, u32) {
     let (end, mut counts) = (crawl.now + seconds * 1000, (0, 0));
     while crawl.now < end {
         let permit = crawl.permit("a.org");
         crawl.now += 30;
-        let signal = if fails(crawl.now) { Signal::Unavailable } else { Signal::Content };
+        let signal = signal(crawl.now);
         match signal {
             Signal::Content => counts.0 += 1,
             _ => counts.1 += 1,
@@ -715,6 +720,29 @@ fn a_limit_that_answers_503_is_not_taken_for_noise() {
     }
     // The test decides at odds of 99 to 1, and each of these hosts has several.
     assert!(mistaken <= 3, "{mistaken} of 120");
+}
+
+#[test]
+fn stray_errors_do_not_make_a_limit_noise() {
+    let (mut served, mut refused, mut mistaken) = (0, 0, 0);
+    for seed in 0..20 {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        let (mut tokens, mut last, mut n) = (1.0, crawl.now, 0);
+        let (good, _) = crawl_with(&mut crawl, 3600, |now| {
+            n += 1;
+            tokens = f64::min(tokens + 0.45 * (now - last) as f64 / 1000.0, 1.0);
+            last = now;
+            if tokens < 1.0 {
+                refused += 1;
+                return Signal::Unavailable;
+            }
+            tokens -= 1.0;
+            if luck(seed, n) < 0.03 { Signal::ServerError } else { Signal::Content }
+        });
+        served += good;
+        mistaken += u32::from(crawl.explain("a.org").error_noise.is_some());
+    }
+    assert!(refused * 100 < served, "{refused} of {served}, {mistaken} mistaken");
 }
 
 #[test]
