@@ -32,6 +32,7 @@ mod cache;
 mod consent;
 mod gate;
 mod link_slot;
+mod local_delay;
 mod robots;
 mod run;
 mod wait;

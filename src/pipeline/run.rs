@@ -5,7 +5,7 @@
 //! Must not know: how to decide, judge or record. The visit does that.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use url::Url;
@@ -13,7 +13,7 @@ use url::Url;
 use super::gate::Gate;
 use super::link_slot::LinkSlot;
 use super::wait::{self, pause};
-use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, cache, consent, robots};
+use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, cache, consent, local_delay, robots};
 use crate::router::Mode;
 use crate::selector::Selector;
 use crate::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait, WaitScope};
@@ -131,18 +131,18 @@ async fn drive(
                 let admission = (!is_archive).then_some(&gate as &dyn RedirectGate);
                 let validators = asked_again.map(|earlier| &earlier.validators).filter(|known| !known.is_empty());
                 let request = Request { gate: admission, validators, ..Request::new(&asked, &limits) };
-                let result = {
+                let (result, local_delay) = {
                     // The span ends with the request, before its result is judged.
                     let span = begun_span;
-                    let asking = span.around(fetcher.fetch(request));
+                    let asking = local_delay::measured(span.around(fetcher.fetch(request)));
                     let result = match within(limits.deadline + GRACE, admission, asking).await {
                         Some(result) => result,
                         None => {
                             let message = format!("no response within {} s", limits.deadline.as_secs_f64());
-                            Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed()))
+                            (Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed())), Duration::ZERO)
                         }
                     };
-                    match &result {
+                    match &result.0 {
                         Ok(response) => span.fetched(response.status, response.body.len(), &response.final_url),
                         Err(error) => span.not_fetched(error),
                     }
@@ -171,6 +171,7 @@ async fn drive(
                         let mut answer = unchanged.unwrap_or_else(|| judge(pipeline, &response, &asked));
                         answer.requests = requests(&response);
                         answer.unanswered = std::mem::take(&mut response.unanswered);
+                        answer.local_delay = Some(local_delay);
                         consent::apply(pipeline, terms, &response, &mut answer);
                         page_consent = answer.consent.clone();
                         let redirects = fetch.redirects();

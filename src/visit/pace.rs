@@ -110,6 +110,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 .duration
                 .filter(|_| is_direct && answer.outcome != Outcome::NotModified)
                 .map(|latency| latency.max(MIN_LATENCY)),
+            local_delay: answer.local_delay,
             cost: answer.requests,
             renders: by.renders,
             policy: RateLimit::read(&answer.headers, now),

@@ -600,11 +600,16 @@ fn luck(seed: u64, n: u64) -> f64 {
 
 /// Sends requests for `seconds` to a host that fails by `fails`, and returns the good pages and the errors.
 fn crawl_for(crawl: &mut Crawl, seconds: i64, mut fails: impl FnMut(i64) -> bool) -> (u32, u32) {
+    crawl_with(crawl, seconds, |now| if fails(now) { Signal::Unavailable } else { Signal::Content })
+}
+
+/// Sends requests for `seconds` to a host that responds with `signal`, and returns the good pages and the others.
+fn crawl_with(crawl: &mut Crawl, seconds: i64, mut signal: impl FnMut(i64) -> Signal) -> (u32, u32) {
     let (end, mut counts) = (crawl.now + seconds * 1000, (0, 0));
     while crawl.now < end {
         let permit = crawl.permit("a.org");
         crawl.now += 30;
-        let signal = if fails(crawl.now) { Signal::Unavailable } else { Signal::Content };
+        let signal = signal(crawl.now);
         match signal {
             Signal::Content => counts.0 += 1,
             _ => counts.1 += 1,
@@ -718,6 +723,29 @@ fn a_limit_that_answers_503_is_not_taken_for_noise() {
 }
 
 #[test]
+fn stray_errors_do_not_make_a_limit_noise() {
+    let (mut served, mut refused, mut mistaken) = (0, 0, 0);
+    for seed in 0..20 {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        let (mut tokens, mut last, mut n) = (1.0, crawl.now, 0);
+        let (good, _) = crawl_with(&mut crawl, 3600, |now| {
+            n += 1;
+            tokens = f64::min(tokens + 0.45 * (now - last) as f64 / 1000.0, 1.0);
+            last = now;
+            if tokens < 1.0 {
+                refused += 1;
+                return Signal::Unavailable;
+            }
+            tokens -= 1.0;
+            if luck(seed, n) < 0.03 { Signal::ServerError } else { Signal::Content }
+        });
+        served += good;
+        mistaken += u32::from(crawl.explain("a.org").error_noise.is_some());
+    }
+    assert!(refused * 100 < served, "{refused} of {served}, {mistaken} mistaken");
+}
+
+#[test]
 fn noise_gives_back_nothing_that_a_429_has_taken() {
     let (mut crawl, mut n) = (Crawl::new(PaceSettings::default()), 0);
     let mut every_third = |_: i64| {
@@ -781,6 +809,29 @@ fn one_slow_host_is_blamed_and_many_at_once_are_not() {
 fn a_delay_that_the_caller_measured_is_not_the_hosts() {
     let measured = rates_before_and_after(100, [400, 100, 100, 100, 100, 100], 300);
     assert!(measured[0].1 >= measured[0].0, "{measured:?}");
+}
+
+#[test]
+fn a_machine_that_is_busy_from_the_first_response_does_not_keep_a_host_from_growing() {
+    let pace = Pace::new(PaceSettings::default());
+    let mut now = Timestamp::from_millis(0);
+    for _ in 0..30 {
+        let permit = loop {
+            match pace.admit(Scope::host("a.org"), Cost::Plain, now) {
+                Admit::Go(permit) => break permit,
+                Admit::Wait(until) => now = until,
+                Admit::AtCapacity => unreachable!("one at a time"),
+            }
+        };
+        let response = Response {
+            latency: Some(Duration::from_millis(400)),
+            local_delay: Some(Duration::from_millis(300)),
+            ..Response::new(Signal::Content, FETCHER)
+        };
+        let _ = pace.record_response(permit, &response, now.saturating_add(Duration::from_millis(400)));
+        let latency = pace.explain("a.org", now).unwrap().latency;
+        assert!(latency.is_some_and(|(_, ratio)| ratio < 1.1), "{latency:?}");
+    }
 }
 
 #[test]

@@ -374,6 +374,8 @@ pub struct FetchResult {
     pub requests: Option<u16>,
     /// Duration of the request. If `None`, the time since the fetch was handed out counts.
     pub duration: Option<Duration>,
+    /// The part of the duration that this machine caused, if it is measured. It does not count as the host's latency.
+    pub local_delay: Option<Duration>,
     /// What the terms of the page permit, if it has some.
     pub consent: Option<Box<Consent>>,
     /// The price that a 402 names.
@@ -407,6 +409,7 @@ impl From<Outcome> for FetchResult {
             retry_after: None,
             requests: None,
             duration: None,
+            local_delay: None,
             consent: None,
             price: None,
             short: None,
@@ -443,6 +446,12 @@ impl FetchResult {
     #[must_use]
     pub fn with_duration(self, duration: Duration) -> Self {
         Self { duration: Some(duration), ..self }
+    }
+
+    /// Returns the result with the part of its duration that this machine caused.
+    #[must_use]
+    pub fn with_local_delay(self, local_delay: Duration) -> Self {
+        Self { local_delay: Some(local_delay), ..self }
     }
 
     /// Returns the result as one of a server that responded in place of the site: an archive's copy, a search service's

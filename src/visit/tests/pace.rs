@@ -374,3 +374,32 @@ fn a_block_of_one_fetcher_counts_against_it_from_the_second_blocked_trial_on() {
     }
     assert!(is_past && holds.len() <= 4, "{holds:?}");
 }
+
+#[test]
+fn a_delay_of_this_machine_is_not_the_hosts() {
+    let rates = |local_ms: u64| {
+        let world = World::new(PaceSettings { max_rate: 10.0, ..PaceSettings::default() });
+        let page = |duration| FetchResult::from(Outcome::Content).with_duration(Duration::from_millis(duration));
+        let rate = || world.selector.pace().unwrap().explain("e.org", world.clock.now()).unwrap().rate;
+        (0..60).for_each(|n| drop(world.run(&format!("/quick/{n}"), page(100))));
+        let before = rate();
+        let late = page(400).with_local_delay(Duration::from_millis(local_ms));
+        // Three at a time: a response to a lone request is that of a quiet host, however slow it is.
+        let mut under_way = std::collections::VecDeque::new();
+        for n in 0..90 {
+            let mut visit = world.visit(&format!("/late/{n}"));
+            let fetch = world.fetch(&mut visit);
+            under_way.push_back((visit, fetch));
+            if under_way.len() > 2
+                && let Some((mut visit, fetch)) = under_way.pop_front()
+            {
+                visit.report(fetch, late.clone());
+            }
+        }
+        (before, rate())
+    };
+    let (before, after) = rates(0);
+    assert!(after < before, "a slow host: {before} {after}");
+    let (before, after) = rates(300);
+    assert!(after >= before, "a slow machine: {before} {after}");
+}

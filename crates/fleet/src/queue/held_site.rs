@@ -15,6 +15,8 @@ const EMPTY_CHECK: Duration = Duration::from_secs(1);
 /// A site that this node holds.
 #[derive(Debug)]
 pub(super) struct HeldSite {
+    /// The number of this holding, which its links carry: what is reported of an earlier one does not concern this one.
+    pub(super) holding: u64,
     /// The revision of its cell.
     pub(super) revision: u64,
     /// The position up to which results may have been written before.
@@ -39,6 +41,13 @@ impl HeldSite {
     pub(super) fn wants_links(&self, max: usize, now: Instant) -> bool {
         let is_checked = self.empty_at.is_some_and(|at| now < at + EMPTY_CHECK);
         !self.is_withdrawn && !is_checked && now >= self.not_before && self.given.len() <= max / 2
+    }
+
+    /// Removes a link of the holding `holding` from those that are given out.
+    pub(super) fn take_back(&mut self, holding: u64, seq: u64) {
+        if holding == self.holding {
+            self.given.remove(&seq);
+        }
     }
 
     /// Returns whether nothing keeps this node from giving the site back.

@@ -4,7 +4,8 @@
 //!
 //! Invariants: nothing is delivered and no site is taken when the last confirmed heartbeat is older than two thirds of
 //! its lease. The crawl is told to stop then, and to abandon open requests a little later, before another node may take
-//! the sites. At most `max_links` links are given out.
+//! the sites. At most `max_links` links are given out. A cell that names this process without need is freed: the process
+//! lives on, so no other node would ever take that site.
 //!
 //! Must not know: what a link is.
 
@@ -77,6 +78,7 @@ pub struct QueueLink {
     pub body: Bytes,
     /// Whether a result may have been written before, by a node that did not acknowledge it.
     pub is_redelivered: bool,
+    holding: u64,
     receipt: String,
 }
 
@@ -96,8 +98,8 @@ pub enum QueueEvent {
 }
 
 enum Command {
-    Written(Arc<str>, u64, String),
-    Dropped(Arc<str>, u64),
+    Written(Unacknowledged),
+    Dropped(Arc<str>, u64, u64),
     Host(Arc<str>, Box<str>),
     Stop(oneshot::Sender<()>),
 }
@@ -131,6 +133,8 @@ impl QueueReader {
             options,
             events: to,
             held: HashMap::new(),
+            holdings: 0,
+            unreturned: HashMap::new(),
             unacknowledged: Vec::new(),
             nodes: LiveNodes::default(),
             looked: None,
@@ -152,12 +156,14 @@ impl QueueReader {
 
     /// Acknowledges a link: its result is written.
     pub fn written(&self, site: &Arc<str>, link: &QueueLink) {
-        drop(self.commands.send(Command::Written(Arc::clone(site), link.seq, link.receipt.clone())));
+        let message = QueuedMessage { seq: link.seq, body: Bytes::new(), receipt: link.receipt.clone() };
+        let link = Unacknowledged { site: Arc::clone(site), holding: link.holding, message, tries: 0 };
+        drop(self.commands.send(Command::Written(link)));
     }
 
     /// Gives a link back without a result.
-    pub fn dropped(&self, site: &Arc<str>, seq: u64) {
-        drop(self.commands.send(Command::Dropped(Arc::clone(site), seq)));
+    pub fn dropped(&self, site: &Arc<str>, link: &QueueLink) {
+        drop(self.commands.send(Command::Dropped(Arc::clone(site), link.holding, link.seq)));
     }
 
     /// Names a host of a site, whose pace is handed over with the site.
@@ -186,8 +192,18 @@ impl Drop for QueueReader {
 #[derive(Clone, Debug)]
 struct Unacknowledged {
     site: Arc<str>,
+    holding: u64,
     message: QueuedMessage,
     tries: u32,
+}
+
+/// What became of taking a site.
+enum TakenSite {
+    Held(Box<HeldSite>),
+    /// Another process holds it.
+    OfAnother,
+    /// The cell has changed meanwhile.
+    Contested,
 }
 
 struct Reader {
@@ -199,6 +215,10 @@ struct Reader {
     options: QueueOptions,
     events: mpsc::UnboundedSender<QueueEvent>,
     held: HashMap<Arc<str>, HeldSite>,
+    /// The number of sites that were taken so far.
+    holdings: u64,
+    /// The sites that this node does not work on although their cells may name it, and since when.
+    unreturned: HashMap<Arc<str>, Instant>,
     unacknowledged: Vec<Unacknowledged>,
     nodes: LiveNodes,
     /// The time of the last look at sites.
@@ -244,13 +264,10 @@ impl Reader {
 
     fn take_command(&mut self, command: Command) {
         match command {
-            Command::Written(site, seq, receipt) => {
-                let message = QueuedMessage { seq, body: Bytes::new(), receipt };
-                self.unacknowledged.push(Unacknowledged { site, message, tries: 0 });
-            }
-            Command::Dropped(site, seq) => {
+            Command::Written(link) => self.unacknowledged.push(link),
+            Command::Dropped(site, holding, seq) => {
                 if let Some(held) = self.held.get_mut(&site) {
-                    held.given.remove(&seq);
+                    held.take_back(holding, seq);
                 }
             }
             Command::Host(site, host) => {
@@ -277,6 +294,7 @@ impl Reader {
             }
             _ => {
                 for (site, _) in self.held.drain() {
+                    self.unreturned.insert(Arc::clone(&site), now);
                     drop(self.events.send(QueueEvent::Revoked(site)));
                 }
                 (self.looked, self.listed) = (None, None);
@@ -297,14 +315,15 @@ impl Reader {
         let transport = Arc::clone(&self.transport);
         let queues = transport.work_queues().ok_or_else(no_queues)?;
         self.acknowledge(queues).await;
-        self.release_sites(queues).await;
-        self.pull(queues).await?;
+        self.release_sites(queues, holder).await;
+        let pulled = self.pull(queues).await;
+        // A site that cannot be pulled from does not keep this node from others.
         if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
             self.look(queues, holder).await?;
             self.write_paces(holder).await;
             self.looked = Some(Instant::now());
         }
-        Ok(())
+        pulled
     }
 
     /// Acknowledges the links whose results are written.
@@ -320,12 +339,15 @@ impl Reader {
         };
         let asked = self.unacknowledged.iter().cloned().map(ask).collect();
         for (link, is_done) in all(asked).await {
-            let place = self.unacknowledged.iter().position(|other| other.message == link.message);
-            let held = self.held.get_mut(&link.site).filter(|held| held.given.contains(&link.message.seq));
+            let is_same = |other: &Unacknowledged| other.holding == link.holding && other.message == link.message;
+            let place = self.unacknowledged.iter().position(is_same);
+            let is_given =
+                |held: &&mut HeldSite| held.holding == link.holding && held.given.contains(&link.message.seq);
+            let held = self.held.get_mut(&link.site).filter(is_given);
             let Some(place) = place else { continue };
             match held {
                 Some(held) if is_done => {
-                    held.given.remove(&link.message.seq);
+                    held.take_back(link.holding, link.message.seq);
                     self.unacknowledged.swap_remove(place);
                 }
                 None if is_done || link.tries >= LATE_TRIES => drop(self.unacknowledged.swap_remove(place)),
@@ -335,12 +357,12 @@ impl Reader {
     }
 
     /// Gives back the sites without links.
-    async fn release_sites(&mut self, queues: &dyn WorkQueues) {
+    async fn release_sites(&mut self, queues: &dyn WorkQueues, holder: &str) {
         let done: Vec<_> =
             self.held.iter().filter(|(_, held)| held.is_done()).map(|(site, _)| Arc::clone(site)).collect();
         let mut giving = Vec::new();
         for site in done.iter().take(MAX_TAKEN) {
-            giving.push(self.release_site(queues, site).boxed());
+            giving.push(self.release_site(queues, site, holder).boxed());
         }
         let given: Vec<_> = all(giving).await;
         for site in given.into_iter().flatten() {
@@ -349,15 +371,60 @@ impl Reader {
     }
 
     /// Gives a site back and returns it.
-    async fn release_site(&self, queues: &dyn WorkQueues, site: &Arc<str>) -> Result<Arc<str>, TransportError> {
+    async fn release_site(
+        &self,
+        queues: &dyn WorkQueues,
+        site: &Arc<str>,
+        holder: &str,
+    ) -> Result<Arc<str>, TransportError> {
         if let Some(held) = self.held.get(site) {
             queues.close(&self.options.queue, site).await?;
             let paces = pace_handover::paces(&self.selector, site, &held.hosts);
-            let lease = SiteLease { paces, uncertain: self.uncertain(held), ..SiteLease::default() };
+            let lease = SiteLease { paces, uncertain: self.uncertain(held), ..SiteLease::default() }.encode();
+            let cells = self.transport.cells();
             // If another node holds it, there is nothing to give back.
-            self.transport.cells().swap(Table::Sites, site, Some(held.revision), lease.encode()).await?;
+            if let SwapOutcome::Lost(Some(cell)) =
+                cells.swap(Table::Sites, site, Some(held.revision), lease.clone()).await?
+                && SiteLease::decode(&cell.value).is_of(self.node_id, holder)
+            {
+                // Its own write, whose response was lost.
+                cells.swap(Table::Sites, site, Some(cell.revision), lease).await?;
+            }
         }
         Ok(Arc::clone(site))
+    }
+
+    /// Frees the cells that name this process although it does not work on their sites: their leases were over, or the
+    /// response to a write was lost. What was delivered before stays uncertain.
+    async fn return_sites(&mut self, holder: &str) {
+        // Open requests have ended by then, as before another node takes the sites of one that is gone.
+        let rest = self.lease / 3;
+        let held = &self.held;
+        self.unreturned.retain(|site, _| !held.contains_key(site));
+        let due = self.unreturned.iter().filter(|(_, since)| since.elapsed() >= rest).map(|(site, _)| site);
+        let due: Vec<_> = due.take(MAX_WRITTEN).cloned().collect();
+        let (cells, node_id) = (self.transport.cells(), self.node_id);
+        let mut returning = Vec::new();
+        for site in due {
+            let returned = async move {
+                let Some(cell) = cells.get(Table::Sites, &site).await? else { return Ok(site) };
+                let lease = SiteLease::decode(&cell.value);
+                if lease.is_of(node_id, holder) {
+                    let free = SiteLease { node: String::new(), holder: String::new(), ..lease };
+                    if let SwapOutcome::Lost(_) =
+                        cells.swap(Table::Sites, &site, Some(cell.revision), free.encode()).await?
+                    {
+                        return Err(TransportError::Away("the cell has changed".to_owned()));
+                    }
+                }
+                Ok::<_, TransportError>(site)
+            };
+            returning.push(returned.boxed());
+        }
+        // Those that cannot be written now are tried again.
+        for site in all(returning).await.into_iter().flatten() {
+            self.unreturned.remove(&site);
+        }
     }
 
     fn uncertain(&self, held: &HeldSite) -> BTreeMap<String, u64> {
@@ -405,11 +472,12 @@ impl Reader {
                     held.empty_at = None;
                     links.retain(|link| !held.given.contains(&link.seq));
                     held.given.extend(links.iter().map(|link| link.seq));
-                    let uncertain = held.uncertain;
+                    let (uncertain, holding) = (held.uncertain, held.holding);
                     let link = |QueuedMessage { seq, body, receipt }| QueueLink {
                         seq,
                         body,
                         receipt,
+                        holding,
                         is_redelivered: seq <= uncertain,
                     };
                     let links: Vec<QueueLink> = links.into_iter().map(link).collect();
@@ -444,6 +512,7 @@ impl Reader {
         let is_own = |site: &str| owner(site, &workers) == Some(node_id);
         let moved: Vec<_> = self.held.keys().filter(|site| !is_own(site)).cloned().collect();
         moved.iter().for_each(|site| self.withdraw(site));
+        self.return_sites(holder).await;
         let content = queues.content(&self.options.queue).await?;
         if content.links == 0 {
             if self.held.is_empty() && self.unacknowledged.is_empty() {
@@ -467,30 +536,52 @@ impl Reader {
             }
         }
         free.truncate(room);
+        let now = Instant::now();
         let mut taking = Vec::new();
-        for site in &free {
-            taking.push(self.take_site(queues, site, holder).boxed());
+        for site in free {
+            // Until it is known whether the cell was written.
+            let site: Arc<str> = Arc::from(site);
+            self.unreturned.entry(Arc::clone(&site)).or_insert(now);
+            self.holdings += 1;
+            taking.push((site, self.holdings));
         }
-        // A site whose cell cannot be written now is tried again.
-        let taken: Vec<_> = all(taking).await.into_iter().filter_map(Result::ok).collect();
-        self.held.extend(taken.into_iter().flatten());
+        let taken = all(taking
+            .iter()
+            .map(|(site, holding)| {
+                let taken = self.take_site(queues, site, *holding, holder);
+                async move { (Arc::clone(site), taken.await) }.boxed()
+            })
+            .collect())
+        .await;
+        for (site, taken) in taken {
+            match taken {
+                Ok(TakenSite::Held(held)) => {
+                    self.unreturned.remove(&site);
+                    self.held.insert(site, *held);
+                }
+                Ok(TakenSite::OfAnother) => drop(self.unreturned.remove(&site)),
+                // A site whose cell cannot be written now is tried again.
+                Ok(TakenSite::Contested) | Err(_) => {}
+            }
+        }
         Ok(())
     }
 
-    /// Takes a site; none if another process holds it.
+    /// Takes a site, unless another process holds it.
     async fn take_site(
         &self,
         queues: &dyn WorkQueues,
         site: &str,
+        holding: u64,
         holder: &str,
-    ) -> Result<Option<(Arc<str>, HeldSite)>, TransportError> {
+    ) -> Result<TakenSite, TransportError> {
         let (queue, cells) = (&self.options.queue, self.transport.cells());
         let cell = cells.get(Table::Sites, site).await?;
         let before = cell.as_ref().map(|cell| SiteLease::decode(&cell.value)).unwrap_or_default();
         let own = self.node_id.to_string();
-        let is_own = before.node == own && before.holder == holder;
+        let is_own = before.is_of(self.node_id, holder);
         if !is_own && self.nodes.is_held(&before, self.lease) {
-            return Ok(None);
+            return Ok(TakenSite::OfAnother);
         }
         // What was delivered to a process that did not give the site back may have a result.
         let delivered = queues.delivered(queue, site).await?;
@@ -499,13 +590,14 @@ impl Reader {
         lease.uncertain.insert(queue.clone(), uncertain);
         let seen = cell.as_ref().map(|cell| cell.revision);
         let SwapOutcome::Done(revision) = cells.swap(Table::Sites, site, seen, lease.encode()).await? else {
-            return Ok(None);
+            return Ok(TakenSite::Contested);
         };
         queues.open(queue, site).await?;
         let gap = if is_own { Duration::ZERO } else { pace_handover::restore(&self.selector, site, &lease.paces) };
         let hosts = lease.paces.iter().filter(|pace| !pace.is_site).map(|pace| pace.name.as_str().into()).collect();
         let now = Instant::now();
         let held = HeldSite {
+            holding,
             revision,
             uncertain,
             given: std::collections::HashSet::new(),
@@ -516,7 +608,7 @@ impl Reader {
             paces: lease.paces,
             written: now,
         };
-        Ok(Some((Arc::from(site), held)))
+        Ok(TakenSite::Held(Box::new(held)))
     }
 
     /// Writes the paces of sites to their cells, for the case that this node dies.
@@ -567,12 +659,17 @@ impl Reader {
         let transport = Arc::clone(&self.transport);
         let Some(queues) = transport.work_queues() else { return };
         let acknowledging = async {
-            while !self.unacknowledged.is_empty() {
+            loop {
                 self.acknowledge(queues).await;
+                if self.unacknowledged.is_empty() {
+                    return;
+                }
+                // A broker that is away refuses at once, and without a pause this would never end.
+                tokio::time::sleep(STEP).await;
             }
         };
         let _ = timeout(STOP_TIME, acknowledging).await;
-        let Some((work_until, _)) = self.check_lease() else { return };
+        let Some((work_until, holder)) = self.check_lease() else { return };
         // A link that is written and not acknowledged has to be marked: its site is left to the end of the lease.
         for link in &self.unacknowledged {
             self.held.remove(&link.site);
@@ -584,7 +681,7 @@ impl Reader {
         let giving = async {
             while !self.held.is_empty() {
                 let before = self.held.len();
-                self.release_sites(queues).await;
+                self.release_sites(queues, &holder).await;
                 if self.held.len() == before {
                     return;
                 }

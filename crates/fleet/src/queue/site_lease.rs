@@ -60,6 +60,11 @@ impl SiteLease {
         }
     }
 
+    /// Returns whether the process `holder` of a node holds the site.
+    pub(super) fn is_of(&self, node_id: NodeId, holder: &str) -> bool {
+        self.holder == holder && self.node == node_id.to_string()
+    }
+
     /// Decodes a cell; an invalid one is held by nobody.
     pub(super) fn decode(bytes: &[u8]) -> Self {
         if bytes.len() > MAX_BYTES + 1024 { Self::default() } else { serde_json::from_slice(bytes).unwrap_or_default() }

@@ -185,7 +185,7 @@ impl Admission<'_> {
                     effect = Some((ResponseEffect::Nothing, None))
                 }
                 Signal::Unavailable | Signal::Broken | Signal::ServerError
-                    if !asked_to_wait && level == Level::Host && gate.test_noise(true) =>
+                    if !asked_to_wait && level == Level::Host && gate.test_noise(Some(response.signal)) =>
                 {
                     effect = Some((ResponseEffect::Nothing, None));
                 }

@@ -7,16 +7,17 @@
 use super::rate_gate::RateGate;
 use crate::limiter::active_state::Trial;
 use crate::signals::error_noise::NoiseTest;
+use crate::signals::response::Signal;
 
 impl RateGate<'_> {
     /// Counts a response for the test. Returns whether the errors have just turned out to be noise: the host then has
     /// its previous rate and no hold.
-    pub(crate) fn test_noise(&mut self, is_error: bool) -> bool {
-        if self.active.trouble.is_none() && !is_error {
+    pub(crate) fn test_noise(&mut self, error: Option<Signal>) -> bool {
+        if self.active.trouble.is_none() && error.is_none() {
             return false;
         }
         let (rate, now) = (self.rate(), self.now);
-        match self.active.trouble().noise.record(rate, is_error, now) {
+        match self.active.trouble().noise.record(rate, error, now) {
             Some(found) => {
                 self.restore(*found);
                 true
@@ -26,10 +27,10 @@ impl RateGate<'_> {
     }
 
     /// Begins a test before errors lower the rate, unless one is in progress.
-    pub(crate) fn begin_noise_test(&mut self) {
+    pub(crate) fn begin_noise_test(&mut self, signal: Signal) {
         if !self.rules.is_fixed {
             let (rate, before, now) = (self.rate(), *self.persisted, self.now);
-            self.active.trouble().noise.begin_test(rate, before, now);
+            self.active.trouble().noise.begin_test(rate, signal, before, now);
         }
     }
 

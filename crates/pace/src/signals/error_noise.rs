@@ -10,6 +10,9 @@
 //! any rate. A second test watches a noisy host for more errors than its share, with one false alarm in 100,000 responses.
 //! If it finds them at the restored rate, they depend on the rate: tests pause, and the host keeps its share of noise.
 //!
+//! Errors of another kind than those that began a test say nothing: a host that gives stray 500s at any rate may refuse
+//! with 503s above a limit.
+//!
 //! Owns: the tests, and the share of noise.
 //!
 //! Invariants: a 429, a `Retry-After` or a block is never noise.
@@ -17,6 +20,7 @@
 //! Must not know: how errors become a limit hit, and how a rate is given back.
 
 use crate::persistence::persisted_state::PersistedState;
+use crate::signals::response::Signal;
 
 /// Logarithm of the odds at which errors are noise, and below which the odds do not fall: 99 to 1.
 const DECIDED: f64 = 4.595;
@@ -91,6 +95,8 @@ pub(crate) struct NoiseTest {
     pub(crate) before: PersistedState,
     /// Time of its begin.
     since: i64,
+    /// Whether 503s began it.
+    is_503: bool,
     /// Share of errors that a limit leaves at a rate below it.
     least: f64,
     /// Responses, and errors among them, at clearly lower rates.
@@ -124,14 +130,18 @@ impl ErrorNoise {
     }
 
     /// Counts a response at `rate`. Returns the test if it has just found noise.
-    pub(crate) fn record(&mut self, rate: f64, is_error: bool, now: i64) -> Option<Box<NoiseTest>> {
-        self.count(rate, is_error);
+    pub(crate) fn record(&mut self, rate: f64, error: Option<Signal>, now: i64) -> Option<Box<NoiseTest>> {
+        self.count(rate, error.is_some());
         let test = self.test.as_mut()?;
         if now.saturating_sub(test.since) > TEST_MS {
             self.test = None;
             return None;
         }
-        test.add(rate, is_error);
+        match error {
+            // Errors of another kind say nothing of those that began the test.
+            Some(signal) if (signal == Signal::Unavailable) != test.is_503 => return None,
+            error => test.add(rate, error.is_some()),
+        }
         let share = test.slower.1 / test.slower.0.max(1.0);
         let needed = if share > LARGE_SHARE { DECIDED_LARGE } else { DECIDED };
         if test.evidence() < needed || test.slower.1 < LEAST_ERRORS || !(QUIET..=MAX_NOISE).contains(&share) {
@@ -143,12 +153,13 @@ impl ErrorNoise {
     }
 
     /// Begins a test before errors lower `rate`, unless one is in progress. `before` is what the host has learned.
-    pub(crate) fn begin_test(&mut self, rate: f64, before: PersistedState, now: i64) {
+    pub(crate) fn begin_test(&mut self, rate: f64, signal: Signal, before: PersistedState, now: i64) {
         if self.test.is_none() && self.recent_share() >= QUIET && now >= self.paused_until {
             // The first error began the count, so half of it is left out.
             let (errors, all) = (f64::from(self.errors) - 0.5, f64::from(self.responses));
             let least = self.share().unwrap_or(LEAST_SHARE);
-            let mut test = NoiseTest::new(rate, before, now, least, (errors, all - errors));
+            let test = NoiseTest::new(rate, before, now, least, (errors, all - errors));
+            let mut test = NoiseTest { is_503: signal == Signal::Unavailable, ..test };
             // While the rate grew, errors came at rates that were lower still.
             for (octave, (all, errors)) in self.by_rate.iter().enumerate().take(octave(rate)) {
                 test.add_all(LOWEST * 2.0_f64.powf(octave as f64 - 0.5), f64::from(*all), f64::from(*errors));
@@ -232,7 +243,7 @@ impl NoiseTest {
             let share = share_at(at);
             errors * share.ln() + others * (1.0 - share).ln()
         });
-        Self { rate, before, since, least, slower: (0.0, 0.0), noise: likelihood, limit: likelihood }
+        Self { rate, before, since, is_503: true, least, slower: (0.0, 0.0), noise: likelihood, limit: likelihood }
     }
 
     /// Adds a response at `rate`.

@@ -62,7 +62,7 @@ impl RateGate<'_> {
         let has_time = response.retry_after.is_some_and(|span| !span.is_zero());
         match response.signal {
             Signal::Content | Signal::ClientError => {
-                self.test_noise(false);
+                self.test_noise(None);
                 self.decay_sums();
                 SignalEffect::Nothing
             }
@@ -82,7 +82,7 @@ impl RateGate<'_> {
             // A fetcher without recent successes here may be the only one that is blocked.
             Signal::Block if !has_success => SignalEffect::Nothing,
             Signal::Block => self.accumulate_block(permit, response.fetcher.0),
-            Signal::Unavailable | Signal::Broken | Signal::ServerError if self.test_noise(true) => {
+            Signal::Unavailable | Signal::Broken | Signal::ServerError if self.test_noise(Some(response.signal)) => {
                 SignalEffect::Nothing
             }
             Signal::Unavailable if !self.is_noisy() && self.probe_refused(&permit.counts, permit.in_flight) => {
@@ -93,7 +93,7 @@ impl RateGate<'_> {
                 if self.accumulate_error(weight, response.signal, permit.in_flight) {
                     let (rate, now) = (self.rate(), self.now);
                     self.active.trouble().noise.revoke(rate, now);
-                    self.begin_noise_test();
+                    self.begin_noise_test(response.signal);
                     let is_503 = response.signal == Signal::Unavailable;
                     return SignalEffect::LimitHit(hit(if is_503 { Cause::Unavailable } else { Cause::Errors }));
                 }
@@ -108,7 +108,7 @@ impl RateGate<'_> {
     /// Lowers the ceiling after a 503 that is no limit hit: the limit is near, or comes closer.
     fn shed(&mut self) {
         let Some(window) = self.at_ceiling() else { return };
-        self.begin_noise_test();
+        self.begin_noise_test(Signal::Unavailable);
         let now = self.now;
         let trouble = self.active.trouble();
         trouble.sheds = if now.saturating_sub(trouble.shed_at) > SHEDS_MS {

@@ -43,8 +43,10 @@ impl RateGate<'_> {
         let log_of = |seconds: f64| seconds.clamp(LEAST_S, 3600.0).ln() as f32;
         let (log, hosts) = (log_of(seconds), log_of(seconds - local_s));
         if local_s >= NOTABLE_S || self.active.trouble.is_some() {
+            // The first one stands for itself, as in the average that it is taken off.
+            let weight = if self.active.fast.is_nan() { 1.0 } else { FAST };
             let average = &mut self.active.trouble().local_s;
-            *average += FAST * (local_s as f32 - *average);
+            *average += weight * (local_s as f32 - *average);
         }
         let active = &mut *self.active;
         // Beyond four times the quiet host's latency, slower responses prove no more, but they would stay in the

@@ -37,6 +37,8 @@ pub(super) struct Report {
     /// Seconds, or the text of a `Retry-After` header.
     retry_after: Option<AnyJson>,
     duration_ms: Option<f64>,
+    /// The part of the duration that the crawler's machine caused.
+    local_delay_ms: Option<f64>,
     /// The number of requests that were sent to the host.
     requests: Option<u16>,
     message: Option<String>,
@@ -128,10 +130,8 @@ impl Report {
         if let Some(value) = &self.retry_after {
             answer.retry_after = asked(&value.0, now)?;
         }
-        if let Some(ms) = self.duration_ms {
-            let duration = Duration::try_from_secs_f64(ms / 1000.0);
-            answer.duration = Some(duration.map_err(|_| wrong("`duration_ms` must be a number of milliseconds"))?);
-        }
+        answer.duration = milliseconds("duration_ms", self.duration_ms)?.or(answer.duration);
+        answer.local_delay = milliseconds("local_delay_ms", self.local_delay_ms)?;
         answer.requests = self.requests.or(answer.requests);
         answer.message = self.message.or(answer.message);
         Ok(answer)
@@ -155,6 +155,12 @@ fn observe(state: &State, url: &Url, headers: &[Header]) {
     let Some(signer) = state.signer() else { return };
     let names: Vec<String> = headers.iter().map(|header| header.name.to_ascii_lowercase()).collect();
     signer.observe(url, &names.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+/// Parses a time in milliseconds.
+fn milliseconds(field: &str, ms: Option<f64>) -> Result<Option<Duration>, Problem> {
+    let span = ms.map(|ms| Duration::try_from_secs_f64(ms / 1000.0)).transpose();
+    span.map_err(|_| wrong(format!("`{field}` must be a number of milliseconds")))
 }
 
 fn is_own(name: &str) -> bool {

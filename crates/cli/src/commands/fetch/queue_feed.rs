@@ -73,7 +73,7 @@ impl QueueFeed {
     /// Gives a link back without a result.
     pub(super) fn dropped(&mut self, number: u64) {
         if let Some((site, link)) = self.remove(number) {
-            self.reader.dropped(&site, link.seq);
+            self.reader.dropped(&site, &link);
         }
     }
 

@@ -235,6 +235,7 @@ fn an_impossible_report_changes_nothing() {
         json!({ "outcome": "blocked403" }),
         json!({ "outcome": "content", "status": 7 }),
         json!({ "outcome": "content", "duration_ms": -1 }),
+        json!({ "outcome": "content", "duration_ms": 9, "local_delay_ms": -1 }),
         json!({ "outcome": "content", "retry_after": -5 }),
         json!({ "body": "x" }),
         json!({ "status": 200, "headers": 5 }),

@@ -28,8 +28,19 @@ pub(crate) struct Sharer {
     _heartbeats: Heartbeats,
 }
 
-/// The task that sends the heartbeats of a node.
-struct Heartbeats(tokio::task::JoinHandle<()>);
+/// The task that sends the heartbeats of a node. Only nodes that send them are believed.
+pub(crate) struct Heartbeats(tokio::task::JoinHandle<()>);
+
+impl Heartbeats {
+    pub(crate) fn start(transport: Arc<dyn Transport>, own: NodeId, heartbeat: Heartbeat) -> Self {
+        Self(tokio::spawn(async move {
+            loop {
+                let _ = transport.cells().put(Table::Nodes, &own.to_string(), heartbeat.encode()).await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }))
+    }
+}
 
 impl Drop for Heartbeats {
     fn drop(&mut self) {
@@ -37,20 +48,11 @@ impl Drop for Heartbeats {
     }
 }
 
-/// Sends heartbeats of a node. Only nodes that send them are believed.
-async fn heartbeats(transport: Arc<dyn Transport>, own: NodeId) {
-    let heartbeat = Heartbeat::default().encode();
-    loop {
-        let _ = transport.cells().put(Table::Nodes, &own.to_string(), heartbeat.clone()).await;
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-}
-
 pub(crate) fn sharer(transport: Arc<dyn Transport>, own: NodeId, clock: &Arc<Clock>, egress: &str) -> Sharer {
     let backoff = BackoffSettings { blocked_base: PAUSE, ..BackoffSettings::default() };
     let selector = Selector::builder().clock(Arc::clone(clock)).around(clock.now()).backoff(backoff).build().unwrap();
     let selector = Arc::new(selector);
-    let heartbeats = Heartbeats(tokio::spawn(heartbeats(Arc::clone(&transport), own)));
+    let heartbeats = Heartbeats::start(Arc::clone(&transport), own, Heartbeat::default());
     let hosts = SharedHosts::share(Arc::clone(&selector), transport, own, egress).unwrap();
     Sharer { selector, hosts, _heartbeats: heartbeats }
 }
