@@ -6,7 +6,7 @@
 //!
 //! Must not know: which fuzzer calls it.
 
-use fetchwise_log::{Block, BlockFormat as _, RecordRef};
+use fetchwise_log::{Block, BlockFormat as _, OwnedBlock, RecordRef};
 use rkyv::util::AlignedVec;
 
 use super::schema;
@@ -14,7 +14,7 @@ use super::snapshot;
 use crate::evidence::Observation;
 use crate::selector::{SelectContext, Selector};
 use fetchwise_types::time::Timestamp;
-use schema::ClampedAttempt;
+use schema::{AttemptColumns, ClampedAttempt, ColumnsRecord, RowBuffer, RowError};
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
@@ -73,7 +73,23 @@ fn unpack(records: usize, hot: &[u8], cold: &[u8]) -> Option<Vec<(RecordRef<'sta
         let RecordRef { kind, schema, key_hash, payload } = record;
         out.push((RecordRef { kind, schema, key_hash, payload: &[] }, payload.to_vec()));
     };
-    schema::BLOCKS.unpack(&block, add).ok().map(|()| out)
+    let unpacked = schema::BLOCKS.unpack(&block, add).is_ok();
+    // A replay reads the same block without making records.
+    assert!(reads_in_columns(&block) || !unpacked, "a block that can be unpacked is refused in columns");
+    unpacked.then_some(out)
+}
+
+fn reads_in_columns(block: &Block<'_>) -> bool {
+    let Ok(columns) = AttemptColumns::parse(OwnedBlock::new(block)) else { return false };
+    let (Ok(mut reader), mut buffer) = (columns.reader(), RowBuffer::default()) else { return false };
+    (0..columns.keys().len()).all(|place| match reader.read(place, &mut buffer) {
+        Ok(ColumnsRecord::Attempt(attempt)) => {
+            attempt.each_heuristic(&mut |_, _| {});
+            true
+        }
+        Ok(ColumnsRecord::Whole(_)) | Err(RowError::Record(_)) => true,
+        Err(RowError::Block(_)) => false,
+    })
 }
 
 /// Decodes `data` as the sections of a snapshot. Each section is a kind, a length in 8-byte words, and that number of

@@ -49,8 +49,8 @@ pub struct CompactOptions {
     pub keep_bytes: Option<u64>,
     /// Size that segments are merged up to, in bytes; 64 MiB by default.
     pub segment_bytes: Option<u64>,
-    /// Whether to pack attempts into columns, which take a fraction of the space and longer to replay. A log with packed
-    /// segments stays packed.
+    /// Whether to pack attempts into columns, which take a fraction of the space. A log with packed segments stays
+    /// packed.
     pub pack: bool,
     /// Throttle. With one, the compaction uses one thread, rests when the throttle requires it, and stops on request.
     pub throttle: Option<Arc<Throttle>>,
