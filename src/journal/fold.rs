@@ -22,8 +22,10 @@ use super::entry::{
 use super::error::JournalError;
 use super::read::{ReplayReport, SETTLE, open, pass};
 use super::schema::{self, AttemptColumns, ClampedAttempt, ColumnsRecord, RowBuffer, RowError, SchemaError};
-use super::snapshot::SnapshotContents;
+use super::snapshot::{self, SnapshotContents};
+use crate::evidence::evidence_image::EvidenceImage;
 use crate::evidence::{Evidence, Observation, SignalObservation};
+use crate::journal::entry_groups::{GroupTotals, decode_group, encode_group};
 use crate::journal::outcome_counts::OutcomeCounts;
 use crate::journal::recovery_point::FoldStart;
 use crate::journal::tombstones::TombstoneSet;
@@ -70,6 +72,15 @@ pub(super) struct Fold {
     pub(super) throttle: Option<Arc<Throttle>>,
 }
 
+/// What a snapshot is written of.
+pub(super) struct EncodedSnapshot {
+    /// Everything but the entries of domains, and the totals of those.
+    pub(super) contents: SnapshotContents,
+    pub(super) groups: Vec<Vec<u8>>,
+    /// Whether all weights are finite.
+    pub(super) is_finite: bool,
+}
+
 /// Last value of each key, with its sequence number; 0 for values from a snapshot.
 pub(super) type LastBySeq<K, V> = HashMap<K, (u64, V)>;
 
@@ -90,7 +101,16 @@ impl Fold {
         let reader = start.reader;
         selector.move_landmark_near(present);
         let Some(contents) = start.contents else { return Self { reader, ..Self::default() } };
-        selector.absorb(&contents.image, present);
+        match &start.snapshot {
+            Some(found) => {
+                let (groups, keys) = (snapshot::groups(found), contents.grouped.entries as usize);
+                selector.absorb_groups((&contents.image, &groups, keys), present, |group, rows| {
+                    // The start has found all groups valid.
+                    let _ = decode_group(group, rows);
+                });
+            }
+            None => selector.absorb(&contents.image, present),
+        }
         selector.restore_short_page_hosts(&contents.short_page_hosts);
         Self {
             reader,
@@ -124,6 +144,24 @@ impl Fold {
 
     /// Returns what the fold and its selector have learned, as a snapshot holds it.
     pub(super) fn contents(&self, selector: &Selector, now: Timestamp) -> SnapshotContents {
+        let fetchers: Vec<String> = self.fetchers.iter().cloned().collect();
+        self.contents_with(selector, now, selector.image(self.newest, &fetchers))
+    }
+
+    /// Returns the same as it is written: with the entries of domains in groups that are encoded already.
+    pub(super) fn encoded(&self, selector: &Selector, now: Timestamp) -> EncodedSnapshot {
+        let fetchers: Vec<String> = self.fetchers.iter().cloned().collect();
+        let threads = if self.throttle.is_some() { 1 } else { threads() };
+        let (image, groups) = selector.image_in_groups(self.newest, &fetchers, threads, encode_group);
+        let mut contents = self.contents_with(selector, now, image);
+        let groups: Option<Vec<_>> = groups.into_iter().collect();
+        let is_finite = groups.is_some() && contents.is_finite();
+        let (groups, totals): (Vec<_>, Vec<_>) = groups.unwrap_or_default().into_iter().unzip();
+        contents.grouped = totals.into_iter().fold(GroupTotals::default(), GroupTotals::plus);
+        EncodedSnapshot { contents, groups, is_finite }
+    }
+
+    fn contents_with(&self, selector: &Selector, now: Timestamp, image: EvidenceImage) -> SnapshotContents {
         let mut links: Vec<LinkEntry> = self.links.values().map(|(_, link)| link.clone()).collect();
         links.retain(|link| is_at_risk(&link.state));
         links.sort_by(|a, b| a.link.cmp(&b.link));
@@ -134,17 +172,16 @@ impl Fold {
         importance.sort_by(|a, b| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)));
         let mut paces: Vec<PaceEntry> = self.paces.values().map(|(_, pace)| pace.clone()).collect();
         paces.sort_by(|a, b| (a.level, &a.name).cmp(&(b.level, &b.name)));
-        let fetchers: Vec<String> = self.fetchers.iter().cloned().collect();
-        let image = selector.image(self.newest, &fetchers);
         // A host of which no evidence is left is as good as unknown.
         let mut short_page_hosts = selector.short_page_hosts();
-        short_page_hosts.retain(|domain| image.has_entry(domain));
+        short_page_hosts.retain(|domain| selector.is_in_image(domain, self.newest));
         short_page_hosts.sort();
         SnapshotContents {
             covers_seq: self.covers_seq,
             now,
             cutoff: self.cutoff,
             image,
+            grouped: GroupTotals::default(),
             links,
             hosts,
             short_page_hosts,

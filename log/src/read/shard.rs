@@ -54,8 +54,8 @@ struct RecordPosition {
 
 /// How an application folds the records of a block without making records of them.
 ///
-/// A block is prepared once, on the thread that reads; all shards read what was prepared. Each gets the places of its
-/// own records.
+/// A block is prepared once, on the thread that reads; all shards read what was prepared. Each gets the places of the
+/// records that it folds.
 pub trait BlockFold<S>: Sync {
     /// A block as the shards read it.
     type Prepared: Send + Sync;
