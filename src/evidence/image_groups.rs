@@ -59,7 +59,7 @@ impl Evidence {
         let mut results = Vec::new();
         let mut names: BTreeSet<String> = seen.iter().cloned().collect();
         std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads.min(groups.len())).map(|_| scope.spawn(&work)).collect();
+            let others: Vec<_> = (1..threads.min(groups.len())).map(|_| scope.spawn(work)).collect();
             let mut all = vec![work()];
             for other in others {
                 match other.join() {

@@ -120,3 +120,34 @@ fn selector() -> Selector {
         Err(error) => panic!("the default half-life can be configured: {error}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// The target `journal_decode` begins with these.
+    #[test]
+    fn every_seed_is_decoded_as_the_fuzz_target_does() {
+        let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/journal_decode");
+        let mut decoded = 0;
+        for seed in std::fs::read_dir(seeds).unwrap() {
+            let data = std::fs::read(seed.unwrap().path()).unwrap();
+            match data.split_first() {
+                Some((255, rest)) => super::decode_block(rest),
+                Some((way, rest)) if way % 2 == 0 => super::decode_record(rest),
+                Some((_, rest)) => super::decode_snapshot(rest),
+                None => {}
+            }
+            decoded += 1;
+        }
+        assert!(decoded > 10, "{decoded}");
+    }
+
+    #[test]
+    fn the_seed_with_a_group_of_entries_is_a_snapshot() {
+        let seed = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/journal_decode/snapshot-group");
+        let data = std::fs::read(seed).unwrap();
+        let (fetchers, group) = data[1..].split_at(2 + 8 * usize::from(data[2]));
+        let sections = [(u32::from(fetchers[0]), &fetchers[2..]), (u32::from(group[0]), &group[2..])];
+        let contents = super::snapshot::decode_sections(&sections, 1).unwrap();
+        assert_eq!((contents.image.entries.len(), contents.image.cells.len()), (1, 1));
+    }
+}
