@@ -449,7 +449,7 @@ mod tests {
                 site: *site,
             });
             for (tag, raw) in cells {
-                image.cells.push(CellRow { tag: tag >> 12 << 12 | tag % 3, raw: *raw });
+                image.cells.push(CellRow { tag: (tag >> 12 << 12) | (tag % 3), raw: *raw });
             }
             for &(fetcher, blocks, last) in breakers {
                 image.breakers.push(BreakerRow { fetcher, blocks, last: Timestamp::from_millis(last) });
