@@ -25,8 +25,8 @@ const AHEAD: usize = 16;
 
 impl Evidence {
     /// Returns an image of everything that is not in the map, and the results of `f` for the groups of the map's
-    /// entries, in order. The fetchers and signals of the image are those of all groups; a group has fetchers of its
-    /// own entries only. Cost: a pass over all entries, on `threads` threads.
+    /// entries, in order. The fetchers and signals of the image are those of all groups; a group has only the
+    /// fetchers that occur in it. Cost: a pass over all entries, on `threads` threads.
     pub(crate) fn image_in_groups<T: Send>(
         &self,
         registry: &Registry,
