@@ -40,7 +40,9 @@ mod read;
 mod write;
 
 pub use error::{AppendError, Damage, Error, Lost, TornTail, UnknownName, WaitError};
-pub use format::{Block, BlockFormat, MAX_RECORD_LEN, PackedBlock, RecordRef, UnpackError, get_varint, put_varint};
+pub use format::{
+    Block, BlockFormat, MAX_RECORD_LEN, OwnedBlock, PackedBlock, RecordRef, UnpackError, get_varint, put_varint,
+};
 pub use maintenance::compact::{CompactOptions, CompactReport, Maintenance};
 pub use maintenance::repair::{RepairOptions, RepairReport, repair, repair_checked, repair_with};
 pub use maintenance::throttle::{Throttle, lower_thread_priority};
@@ -48,6 +50,7 @@ pub use maintenance::verify::{VerifyReport, verify, verify_checked, verify_with,
 pub use read::progress::Progress;
 pub use read::reader::{OwnedRecord, ReadItem, Reader, RecordIter, SegmentInfo, Summary};
 pub use read::resume_mark::ResumeMark;
+pub use read::shard::{BlockFold, BlockRecord};
 pub use read::snapshot::{
     Section, Snapshot, SnapshotCheck, SnapshotMeta, SnapshotSearch, durable_seq, load_previous_snapshot, load_snapshot,
     load_snapshot_checked, load_snapshot_with,

@@ -44,7 +44,7 @@ impl EntryAddress {
     const HINT: u32 = 2;
     const DEPTH: u32 = 3;
     /// The largest value, so that the map's entries sort last.
-    pub(super) const MAP: u32 = 4;
+    pub(crate) const MAP: u32 = 4;
 }
 
 /// One cell: group and fetcher packed as in memory, with the fetcher's index in [`EvidenceImage::fetchers`], and its
@@ -136,19 +136,8 @@ impl Evidence {
         let mut image = EvidenceImage { decay: Some(self.decay()), as_of, ..EvidenceImage::default() };
         let down = self.decay().down(as_of);
         let places = self.add_signals(&mut image);
-        let slot = |slot: Option<(SignalId, u16)>| {
-            slot.filter(|(id, _)| self.signals().row(*id).is_some())
-                .and_then(|(id, day)| Some((*places.get(id.row_index())?, day)))
-        };
-        let fixed = |kind, entries: &[SharedEntry], image: &mut EvidenceImage| {
-            for (key, entry) in (0u64..).zip(entries) {
-                image.push(EntryAddress { kind, key }, entry, [None; 4], |_| true);
-            }
-        };
-        fixed(EntryAddress::GLOBAL, std::slice::from_ref(&self.global), &mut image);
-        fixed(EntryAddress::FLAG, &self.flags, &mut image);
-        fixed(EntryAddress::HINT, &self.hints, &mut image);
-        fixed(EntryAddress::DEPTH, &self.depths, &mut image);
+        let slot = |slot: Option<(SignalId, u16)>| self.slot_row(slot, &places);
+        self.add_fixed(&mut image);
         // Older days are expired.
         let days_from = day_number(as_of).unwrap_or(u16::MAX).saturating_sub(DAYS_KEPT - 1);
         let guard = self.guard();
@@ -170,9 +159,28 @@ impl Evidence {
         image
     }
 
+    /// Adds the entries that are not in the map.
+    pub(super) fn add_fixed(&self, image: &mut EvidenceImage) {
+        let fixed = |kind, entries: &[SharedEntry], image: &mut EvidenceImage| {
+            for (key, entry) in (0u64..).zip(entries) {
+                image.push(EntryAddress { kind, key }, entry, [None; 4], |_| true);
+            }
+        };
+        fixed(EntryAddress::GLOBAL, std::slice::from_ref(&self.global), image);
+        fixed(EntryAddress::FLAG, &self.flags, image);
+        fixed(EntryAddress::HINT, &self.hints, image);
+        fixed(EntryAddress::DEPTH, &self.depths, image);
+    }
+
+    /// Returns a slot with its signal's index in an image, given those of all rows.
+    pub(super) fn slot_row(&self, slot: Option<(SignalId, u16)>, places: &[u32]) -> SlotRow {
+        slot.filter(|(id, _)| self.signals().row(*id).is_some())
+            .and_then(|(id, day)| Some((*places.get(id.row_index())?, day)))
+    }
+
     /// Adds the signals and their cells to an image, with the fetchers' ids. Returns the index of each row's signal in
     /// the image.
-    fn add_signals(&self, image: &mut EvidenceImage) -> Vec<u32> {
+    pub(super) fn add_signals(&self, image: &mut EvidenceImage) -> Vec<u32> {
         let names = self.signals().names();
         image.signals = names.iter().map(|name| String::from(&**name)).collect();
         image.signals.sort_unstable();
@@ -224,16 +232,12 @@ impl Evidence {
 
     /// Adds or subtracts an image of another process's evidence, concurrently with all other operations.
     pub(crate) fn combine(&self, image: &EvidenceImage, registry: &Registry, how: CombineMode) {
-        let Some(from) = image.decay else { return };
-        let scale = match from.half_life() == self.decay().half_life() {
-            true => self.decay().rebase(&from),
-            false => (from.down(image.as_of) * self.decay().up(image.as_of)).min(MAX_SCALE),
-        };
         let present = match how {
             CombineMode::Load { present } => Some(present),
             CombineMode::Add | CombineMode::Subtract => None,
         };
-        let scaling = Scaling { scale, unit: present.map(|present| self.decay().up(present)), present };
+        let Some(scaling) = self.scaling(image, present) else { return };
+        let scale = scaling.scale;
         let ids: Vec<Option<FetcherId>> = image.fetchers.iter().map(|name| registry.intern(name)).collect();
         // One reservation, because each doubling would move every entry.
         if how != CombineMode::Subtract {
@@ -262,7 +266,7 @@ impl Evidence {
             for entries in image.entries.chunks(image.entries.len().div_ceil(threads).max(MIN_PART)) {
                 let own_cells = take(&mut cells, entries.iter().map(|row| row.cells).sum());
                 let own_breakers = take(&mut breakers, entries.iter().map(|row| row.breakers).sum());
-                let part = ImagePart { entries, cells: own_cells, breakers: own_breakers, how };
+                let part = ImagePart { entries, cells: own_cells, breakers: own_breakers, days: &[], how };
                 let (ids, signals) = (&ids, &signals);
                 scope.spawn(move || self.absorb_part(&part, ids, signals, scaling, image.as_of));
             }
@@ -285,6 +289,16 @@ impl Evidence {
         self.shared_version.change();
     }
 
+    /// Returns how the weights of an image become those of this evidence; `None` for an image without weights.
+    fn scaling(&self, image: &EvidenceImage, present: Option<Timestamp>) -> Option<Scaling> {
+        let from = image.decay?;
+        let scale = match from.half_life() == self.decay().half_life() {
+            true => self.decay().rebase(&from),
+            false => (from.down(image.as_of) * self.decay().up(image.as_of)).min(MAX_SCALE),
+        };
+        Some(Scaling { scale, unit: present.map(|present| self.decay().up(present)), present })
+    }
+
     fn absorb_part(
         &self,
         part: &ImagePart<'_>,
@@ -295,7 +309,7 @@ impl Evidence {
     ) {
         let id = |rank: u64| usize::try_from(rank).ok().and_then(|rank| ids.get(rank).copied().flatten());
         let guard = self.guard();
-        let (mut cells, mut breakers) = (part.cells, part.breakers);
+        let (mut cells, mut breakers, mut days) = (part.cells, part.breakers, part.days);
         for row in part.entries {
             let (own_cells, own_breakers) = (take(&mut cells, row.cells), take(&mut breakers, row.breakers));
             let entry = match row.address.kind {
@@ -308,6 +322,12 @@ impl Evidence {
                 _ => None,
             };
             let Some(entry) = entry else { continue };
+            while let Some((DayRow { key, day }, rest)) = days.split_first()
+                && *key == row.address.key
+            {
+                entry.days.add(*day);
+                days = rest;
+            }
             for CellRow { tag, raw } in own_cells {
                 let (group, rank) = Entry::split_tag(*tag);
                 if let Some(cell) = id(rank).and_then(|fetcher| entry.claim(group, fetcher)) {
@@ -345,6 +365,9 @@ impl Evidence {
             }
             // Relaxed: a counter that seeds a hash.
             entry.attempts.fetch_add(row.attempts, Ordering::Relaxed);
+        }
+        for DayRow { key, day } in days {
+            self.entry_or_new(Key(*key), as_of, &guard).days.add(*day);
         }
     }
 }
@@ -385,12 +408,41 @@ impl Scaling {
     }
 }
 
+/// Adds rows whose fetchers and signals are those of an image, at a start.
+pub(super) struct Absorber {
+    ids: Vec<Option<FetcherId>>,
+    signals: Vec<SignalId>,
+    scaling: Scaling,
+    how: CombineMode,
+}
+
+impl Absorber {
+    /// Returns the absorber of rows of an image; `None` if the image is without weights.
+    pub(super) fn of(to: &Evidence, image: &EvidenceImage, registry: &Registry, present: Timestamp) -> Option<Self> {
+        Some(Self {
+            ids: image.fetchers.iter().map(|name| registry.intern(name)).collect(),
+            signals: image.signals.iter().map(|name| to.signals().id(name)).collect(),
+            scaling: to.scaling(image, Some(present))?,
+            how: CombineMode::Load { present },
+        })
+    }
+
+    /// Adds rows that no other thread adds.
+    pub(super) fn add(&self, to: &Evidence, rows: &EvidenceImage) {
+        let EvidenceImage { entries, cells, breakers, days, as_of, .. } = rows;
+        let part = ImagePart { entries, cells, breakers, days, how: self.how };
+        to.absorb_part(&part, &self.ids, &self.signals, self.scaling, *as_of);
+    }
+}
+
 /// Entries of an image with their cells and breakers.
 struct ImagePart<'i> {
     how: CombineMode,
     entries: &'i [EntryRow],
     cells: &'i [CellRow],
     breakers: &'i [BreakerRow],
+    /// Days to add, in the order of the entries, behind them those of other domains.
+    days: &'i [DayRow],
 }
 
 pub(super) fn take<'s, T>(rows: &mut &'s [T], count: u32) -> &'s [T] {
@@ -404,15 +456,23 @@ fn at(entries: &[SharedEntry], key: u64) -> Option<&Entry> {
 }
 
 impl EvidenceImage {
-    /// Returns whether there is an entry of this domain, or of the site of that name. Cost: a binary search.
-    pub(crate) fn has_entry(&self, domain: &str) -> bool {
-        let address = EntryAddress { kind: EntryAddress::MAP, key: Key::domain(domain).0 };
-        self.entries.binary_search_by_key(&address, |row| row.address).is_ok()
+    /// Removes the entries and everything that belongs to them.
+    pub(crate) fn clear_rows(&mut self) {
+        self.entries.clear();
+        self.cells.clear();
+        self.breakers.clear();
+        self.days.clear();
     }
 
     /// Adds an entry. Rows have the fetchers' ids until [`name_fetchers`](Self::name_fetchers) replaces them by
     /// indexes.
-    fn push(&mut self, address: EntryAddress, entry: &Entry, shown: [SlotRow; 4], keep: impl FnOnce(f64) -> bool) {
+    pub(super) fn push(
+        &mut self,
+        address: EntryAddress,
+        entry: &Entry,
+        shown: [SlotRow; 4],
+        keep: impl FnOnce(f64) -> bool,
+    ) {
         let (first, first_breaker) = (self.cells.len(), self.breakers.len());
         let mut total = 0.0;
         entry.each_cell(|group, fetcher, cell| {
@@ -443,7 +503,7 @@ impl EvidenceImage {
     }
 
     /// Replaces each fetcher's id by its index among the names, and sorts the rows.
-    fn name_fetchers(&mut self, registry: &Registry, seen: &[String]) {
+    pub(super) fn name_fetchers(&mut self, registry: &Registry, seen: &[String]) {
         let known: Vec<&str> = registry.names().collect();
         let mut is_used = vec![false; known.len()];
         let ids = self.cells.iter().map(|cell| Entry::split_tag(cell.tag).1 as usize);

@@ -55,6 +55,8 @@ pub(crate) mod host_signal_slots;
 pub(crate) mod host_signals;
 #[cfg(feature = "journal")]
 mod image_diff;
+#[cfg(feature = "journal")]
+mod image_groups;
 mod observation;
 mod prehashed;
 #[cfg(feature = "journal")]
@@ -260,6 +262,12 @@ impl Evidence {
         let entry = self.entries.get_or_insert_with(key.0, Entry::default, guard);
         self.make_room(key, at);
         entry
+    }
+
+    /// Makes room for more keys in one step, because each doubling would move every entry.
+    #[cfg(feature = "journal")]
+    fn reserve(&self, keys: usize) {
+        self.entries.reserve(keys, &self.guard());
     }
 
     /// Returns the version of the evidence that all hosts share: flags, depths, suffixes, hints and the evidence of all

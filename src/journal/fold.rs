@@ -12,16 +12,20 @@ use std::hash::Hash;
 use std::path::Path;
 use std::sync::Arc;
 
-use fetchwise_log::{Error as LogError, Progress, Reader, RecordRef, Throttle, TornTail};
+use fetchwise_log::{
+    BlockFold, BlockRecord, Error as LogError, OwnedBlock, Progress, Reader, RecordRef, Throttle, TornTail, UnpackError,
+};
 
 use super::entry::{
     Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, ReleaseTarget, TombstoneTarget, is_at_risk,
 };
 use super::error::JournalError;
 use super::read::{ReplayReport, SETTLE, open, pass};
-use super::schema::{self, ClampedAttempt, SchemaError};
-use super::snapshot::SnapshotContents;
-use crate::evidence::{Evidence, SignalObservation};
+use super::schema::{self, AttemptColumns, ClampedAttempt, ColumnsRecord, RowBuffer, RowError, SchemaError};
+use super::snapshot::{self, SnapshotContents};
+use crate::evidence::evidence_image::EvidenceImage;
+use crate::evidence::{Evidence, Observation, SignalObservation};
+use crate::journal::entry_groups::{GroupTotals, decode_group, encode_group};
 use crate::journal::outcome_counts::OutcomeCounts;
 use crate::journal::recovery_point::FoldStart;
 use crate::journal::tombstones::TombstoneSet;
@@ -31,6 +35,9 @@ use fetchwise_types::time::Timestamp;
 
 /// Largest number of threads of a fold. With more, the single thread that reads and checks is the bottleneck.
 const MAX_THREADS: usize = 8;
+
+/// Number of attempts of a block whose sites are prefetched together.
+const AHEAD: usize = 16;
 
 /// Fold in progress: everything that it has learned, except for evidence, which its selector holds.
 #[derive(Debug, Default)]
@@ -65,6 +72,15 @@ pub(super) struct Fold {
     pub(super) throttle: Option<Arc<Throttle>>,
 }
 
+/// What a snapshot is written of.
+pub(super) struct EncodedSnapshot {
+    /// Everything but the entries of domains, and the totals of those.
+    pub(super) contents: SnapshotContents,
+    pub(super) groups: Vec<Vec<u8>>,
+    /// Whether all weights are finite.
+    pub(super) is_finite: bool,
+}
+
 /// Last value of each key, with its sequence number; 0 for values from a snapshot.
 pub(super) type LastBySeq<K, V> = HashMap<K, (u64, V)>;
 
@@ -85,7 +101,16 @@ impl Fold {
         let reader = start.reader;
         selector.move_landmark_near(present);
         let Some(contents) = start.contents else { return Self { reader, ..Self::default() } };
-        selector.absorb(&contents.image, present);
+        match &start.snapshot {
+            Some(found) => {
+                let (groups, keys) = (snapshot::groups(found), contents.grouped.entries as usize);
+                selector.absorb_groups((&contents.image, &groups, keys), present, |group, rows| {
+                    // The start has found all groups valid.
+                    let _ = decode_group(group, rows);
+                });
+            }
+            None => selector.absorb(&contents.image, present),
+        }
         selector.restore_short_page_hosts(&contents.short_page_hosts);
         Self {
             reader,
@@ -119,6 +144,24 @@ impl Fold {
 
     /// Returns what the fold and its selector have learned, as a snapshot holds it.
     pub(super) fn contents(&self, selector: &Selector, now: Timestamp) -> SnapshotContents {
+        let fetchers: Vec<String> = self.fetchers.iter().cloned().collect();
+        self.contents_with(selector, now, selector.image(self.newest, &fetchers))
+    }
+
+    /// Returns the same as it is written: with the entries of domains in groups that are encoded already.
+    pub(super) fn encoded(&self, selector: &Selector, now: Timestamp) -> EncodedSnapshot {
+        let fetchers: Vec<String> = self.fetchers.iter().cloned().collect();
+        let threads = if self.throttle.is_some() { 1 } else { threads() };
+        let (image, groups) = selector.image_in_groups(self.newest, &fetchers, threads, encode_group);
+        let mut contents = self.contents_with(selector, now, image);
+        let groups: Option<Vec<_>> = groups.into_iter().collect();
+        let is_finite = groups.is_some() && contents.is_finite();
+        let (groups, totals): (Vec<_>, Vec<_>) = groups.unwrap_or_default().into_iter().unzip();
+        contents.grouped = totals.into_iter().fold(GroupTotals::default(), GroupTotals::plus);
+        EncodedSnapshot { contents, groups, is_finite }
+    }
+
+    fn contents_with(&self, selector: &Selector, now: Timestamp, image: EvidenceImage) -> SnapshotContents {
         let mut links: Vec<LinkEntry> = self.links.values().map(|(_, link)| link.clone()).collect();
         links.retain(|link| is_at_risk(&link.state));
         links.sort_by(|a, b| a.link.cmp(&b.link));
@@ -129,17 +172,16 @@ impl Fold {
         importance.sort_by(|a, b| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)));
         let mut paces: Vec<PaceEntry> = self.paces.values().map(|(_, pace)| pace.clone()).collect();
         paces.sort_by(|a, b| (a.level, &a.name).cmp(&(b.level, &b.name)));
-        let fetchers: Vec<String> = self.fetchers.iter().cloned().collect();
-        let image = selector.image(self.newest, &fetchers);
         // A host of which no evidence is left is as good as unknown.
         let mut short_page_hosts = selector.short_page_hosts();
-        short_page_hosts.retain(|domain| image.has_entry(domain));
+        short_page_hosts.retain(|domain| selector.is_in_image(domain, self.newest));
         short_page_hosts.sort();
         SnapshotContents {
             covers_seq: self.covers_seq,
             now,
             cutoff: self.cutoff,
             image,
+            grouped: GroupTotals::default(),
             links,
             hosts,
             short_page_hosts,
@@ -212,23 +254,20 @@ impl Fold {
         let threads = if self.throttle.is_some() { 1 } else { threads() };
         let shards = (0..threads).map(|_| Shard::new(selector, self.past)).collect();
         let throttle = self.throttle.as_deref();
-        let take = |shard: &mut Shard, seq: u64, record: RecordRef<'_>| {
-            if seq.is_multiple_of(256) && throttle.is_some_and(|throttle| !throttle.checkpoint()) {
-                return;
-            }
-            if seq <= upto && shard.failed.is_none() {
-                shard.last_seq = seq;
-                if let Err(error) = shard.take(selector, seq, &record, now) {
-                    shard.failed = Some((seq, Arc::new(error)));
-                }
-            }
-        };
         let reader = self.reader.take().map_or_else(|| open(dir), Ok)?;
         if reader.floor_seq() > self.covers_seq && !self.is_past {
             return Err(LogError::Replaced { file: dir.to_owned() }.into());
         }
+        let turn = Turn { selector, upto, now, throttle };
+        let take = |shard: &mut Shard, seq: u64, record: RecordRef<'_>| {
+            if turn.wants(shard, seq) {
+                shard.last_seq = seq;
+                let taken = shard.take(selector, seq, &record, now);
+                shard.note(seq, taken);
+            }
+        };
         let ahead = |_: &Shard, keys: &[u64]| selector.prefetch_sites(keys);
-        let (shards, summary) = reader.for_each_sharded(self.covers_seq + 1, shards, ahead, take, progress)?;
+        let (shards, summary) = reader.fold_sharded(self.covers_seq + 1, shards, ahead, take, &turn, progress)?;
         if throttle.is_some_and(Throttle::is_stopped) {
             // The pass skipped records, so that this fold is useless from here on.
             return Err(LogError::Stopped.into());
@@ -379,6 +418,64 @@ impl Fold {
     }
 }
 
+/// What the threads of one pass have in common.
+struct Turn<'f> {
+    selector: &'f Selector,
+    upto: u64,
+    now: Timestamp,
+    throttle: Option<&'f Throttle>,
+}
+
+impl Turn<'_> {
+    /// Returns whether to fold a record. Rests if the throttle requires it.
+    fn wants(&self, shard: &Shard, seq: u64) -> bool {
+        if seq.is_multiple_of(256) && self.throttle.is_some_and(|throttle| !throttle.checkpoint()) {
+            return false;
+        }
+        seq <= self.upto && shard.failed.is_none()
+    }
+}
+
+impl BlockFold<Shard> for Turn<'_> {
+    type Prepared = AttemptColumns;
+
+    fn prepare(&self, block: OwnedBlock) -> Result<AttemptColumns, UnpackError> {
+        AttemptColumns::parse(block)
+    }
+
+    fn keys<'p>(&self, block: &'p AttemptColumns) -> &'p [u64] {
+        block.keys()
+    }
+
+    fn fold(&self, shard: &mut Shard, block: &AttemptColumns, records: &[BlockRecord]) -> Result<(), UnpackError> {
+        let (mut reader, mut buffer) = (block.reader()?, RowBuffer::default());
+        let mut keys = Vec::with_capacity(AHEAD);
+        for records in records.chunks(AHEAD) {
+            keys.clear();
+            keys.extend(records.iter().map(|record| record.key_hash));
+            self.selector.prefetch_sites(&keys);
+            for &BlockRecord { seq, place, .. } in records {
+                if !self.wants(shard, seq) {
+                    continue;
+                }
+                shard.last_seq = seq;
+                let taken = match reader.read(place, &mut buffer) {
+                    Ok(ColumnsRecord::Attempt(attempt)) => {
+                        let (at, fetcher, outcome) = (attempt.at(), attempt.fetcher(), attempt.outcome());
+                        shard.learn(self.selector, (seq, at), (fetcher, outcome), &attempt.clamped(self.now));
+                        Ok(())
+                    }
+                    Ok(ColumnsRecord::Whole(record)) => shard.take(self.selector, seq, &record, self.now),
+                    Err(RowError::Record(error)) => Err(error),
+                    Err(RowError::Block(error)) => return Err(error),
+                };
+                shard.note(seq, taken);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// State of one thread of a fold.
 struct Shard {
     /// Evidence about keys that the domains of other threads share.
@@ -425,6 +522,36 @@ impl Shard {
         }
     }
 
+    fn is_later(&self, at: Timestamp) -> bool {
+        self.until.is_some_and(|until| at > until)
+    }
+
+    fn note(&mut self, seq: u64, taken: Result<(), SchemaError>) {
+        if let Err(error) = taken {
+            self.failed = Some((seq, Arc::new(error)));
+        }
+    }
+
+    /// Learns from an attempt that was made at `at`.
+    fn learn(
+        &mut self,
+        selector: &Selector,
+        (seq, at): (u64, Timestamp),
+        (fetcher, outcome): (&str, usize),
+        attempt: &impl Observation,
+    ) {
+        if self.is_later(at) {
+            return;
+        }
+        (self.entries, self.attempts) = (self.entries + 1, self.attempts + 1);
+        self.outcome_counts.add(fetcher, outcome, 1);
+        self.newest = self.newest.max(at);
+        add_fetcher_name(&mut self.fetchers, fetcher);
+        if let Some(voice) = selector.observe_apart(&self.shared, attempt) {
+            self.voices.push((seq, voice));
+        }
+    }
+
     fn take(
         &mut self,
         selector: &Selector,
@@ -432,23 +559,14 @@ impl Shard {
         record: &RecordRef<'_>,
         now: Timestamp,
     ) -> Result<(), SchemaError> {
-        let is_later = |at: Timestamp| self.until.is_some_and(|until| at > until);
         if let Some(attempt) = schema::attempt(record.kind, record.schema, record.payload)? {
-            if is_later(attempt.at()) {
-                return Ok(());
-            }
-            (self.entries, self.attempts) = (self.entries + 1, self.attempts + 1);
-            self.outcome_counts.add(attempt.fetcher(), attempt.outcome(), 1);
-            self.newest = self.newest.max(attempt.at());
-            add_fetcher_name(&mut self.fetchers, attempt.fetcher());
-            if let Some(voice) = selector.observe_apart(&self.shared, &ClampedAttempt(attempt, now)) {
-                self.voices.push((seq, voice));
-            }
+            let (at, outcome) = (attempt.at(), (attempt.fetcher(), attempt.outcome()));
+            self.learn(selector, (seq, at), outcome, &ClampedAttempt(attempt, now));
             return Ok(());
         }
         let entry = schema::decode(record.kind, record.schema, record.payload)?;
         // Forgotten entries stay forgotten, whatever time the fold is restricted to.
-        if !matches!(entry, Entry::Tombstone(_)) && is_later(entry.at()) {
+        if !matches!(entry, Entry::Tombstone(_)) && self.is_later(entry.at()) {
             return Ok(());
         }
         self.entries += 1;

@@ -11,13 +11,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fetchwise_log::{Error as LogError, Progress, RecordRef};
+use fetchwise_log::{BlockFold, BlockRecord, Error as LogError, OwnedBlock, Progress, RecordRef, UnpackError};
 
 use super::entry::{Entry, ImportanceEntry, LinkEntry, is_at_risk};
 use super::error::JournalError;
 use super::fold::{Fold, add_fetcher_name, threads};
 use super::read::{ReplayReport, pass, replay};
-use super::schema::{self, SchemaError};
+use super::schema::{self, AttemptColumns, ColumnsRecord, RowBuffer, SchemaError};
 use crate::backoff::{LinkState, MAX_RISK_LEVEL, pause};
 use crate::journal::recovery_point::{FoldStart, RecoveryPoint};
 use crate::selector::Selector;
@@ -74,7 +74,8 @@ pub fn inspect_with_progress(dir: &Path, progress: &mut dyn FnMut(Progress)) -> 
     let from = start.contents.as_ref().map_or(0, |contents| contents.covers_seq + 1);
     let shards = vec![FetcherNames::default(); threads()];
     let reader = start.reader.as_ref().ok_or_else(|| LogError::Invalid("missing reader of the log".into()))?;
-    let (shards, summary) = reader.for_each_sharded(from, shards, |_, _| {}, FetcherNames::take, progress)?;
+    let (shards, summary) =
+        reader.fold_sharded(from, shards, |_, _| {}, FetcherNames::take, &NamesInBlocks, progress)?;
     if !summary.damage.is_empty() {
         return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
     }
@@ -122,6 +123,36 @@ impl FetcherNames {
             Err(error) if self.failed.is_none() => self.failed = Some((seq, Arc::new(error))),
             Err(_) => {}
         }
+    }
+}
+
+/// The names of fetchers in blocks, which need no attempt to be read.
+struct NamesInBlocks;
+
+impl BlockFold<FetcherNames> for NamesInBlocks {
+    type Prepared = AttemptColumns;
+
+    fn prepare(&self, block: OwnedBlock) -> Result<AttemptColumns, UnpackError> {
+        AttemptColumns::parse(block)
+    }
+
+    fn keys<'p>(&self, block: &'p AttemptColumns) -> &'p [u64] {
+        block.keys()
+    }
+
+    fn fold(&self, all: &mut FetcherNames, block: &AttemptColumns, records: &[BlockRecord]) -> Result<(), UnpackError> {
+        let (mut reader, mut buffer) = (block.reader()?, RowBuffer::default());
+        for &BlockRecord { seq, place, .. } in records {
+            match reader.fetcher(place)? {
+                Some(name) => add_fetcher_name(&mut all.names, name),
+                None => {
+                    if let Ok(ColumnsRecord::Whole(record)) = reader.read(place, &mut buffer) {
+                        all.take(seq, record);
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -38,6 +38,7 @@ mod builder;
 mod clock_tests;
 mod column_codec;
 mod entry;
+mod entry_groups;
 mod error;
 mod fold;
 mod follow;

@@ -34,7 +34,9 @@ pub(super) struct FoldStart {
     /// Reader that was opened before the search for the snapshot, so that a compaction in between removes nothing that
     /// the snapshot lacks.
     pub(super) reader: Option<Reader>,
+    /// What the snapshot holds, without its groups of entries if `snapshot` has them.
     pub(super) contents: Option<SnapshotContents>,
+    pub(super) snapshot: Option<Snapshot>,
     pub(super) started: Option<RecoveryPoint>,
 }
 
@@ -47,10 +49,10 @@ impl FoldStart {
             // No snapshot is good, but the segments still hold every record. So all of them are replayed.
             let started = (!search.rejected.is_empty())
                 .then(|| RecoveryPoint { rejected: search.rejected, ..RecoveryPoint::default() });
-            return Ok(Self { reader, contents: None, started });
+            return Ok(Self { reader, contents: None, snapshot: None, started });
         };
         let started = Some(RecoveryPoint { rejected: search.rejected, ..RecoveryPoint::of(&found) });
-        Ok(Self { reader, contents, started })
+        Ok(Self { reader, contents, snapshot: Some(found), started })
     }
 
     /// Returns the time that counted as the present when the snapshot was taken.
@@ -66,7 +68,16 @@ impl FoldStart {
 
     /// Returns a start from this snapshot, without a reader.
     pub(super) fn of(found: &Snapshot) -> Result<Self, JournalError> {
-        Ok(Self { reader: None, contents: Some(snapshot::decode(found)?), started: Some(RecoveryPoint::of(found)) })
+        let contents = Some(snapshot::decode(found)?);
+        Ok(Self { reader: None, contents, snapshot: None, started: Some(RecoveryPoint::of(found)) })
+    }
+
+    /// Returns everything that the snapshot holds.
+    pub(super) fn whole(self) -> Result<Option<SnapshotContents>, JournalError> {
+        match &self.snapshot {
+            Some(found) => Ok(Some(snapshot::decode(found)?)),
+            None => Ok(self.contents),
+        }
     }
 }
 
@@ -74,7 +85,7 @@ impl FoldStart {
 /// for one of a newer release, which is left to that release.
 fn load_decoded(dir: &Path) -> Result<(SnapshotSearch, Option<SnapshotContents>), JournalError> {
     let (contents, newer) = (Cell::new(None), Cell::new(None));
-    let search = fetchwise_log::load_snapshot_checked(dir, &|found| match snapshot::decode(found) {
+    let search = fetchwise_log::load_snapshot_checked(dir, &|found| match snapshot::decode_without_groups(found) {
         Ok(decoded) => {
             contents.set(Some(decoded));
             Ok(())

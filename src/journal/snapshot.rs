@@ -8,6 +8,7 @@
 //! Must not know: files.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fetchwise_log::{Section, Snapshot, SnapshotMeta};
 use xxhash_rust::xxh3::xxh3_128;
@@ -23,6 +24,7 @@ use crate::evidence::evidence_image::{
 };
 use crate::evidence::host_signal_counts::RawSignalCounts;
 use crate::journal::column_codec::{ColumnReader, ColumnWriter};
+use crate::journal::entry_groups::{GroupTotals, decode_group};
 use crate::journal::outcome_counts::OutcomeCounts;
 use crate::metrics::recorder::outcome_index::{outcome_name, outcome_named};
 use crate::selector::Prior;
@@ -61,10 +63,18 @@ mod kind {
     /// Hosts with complete short pages. Releases that do not know the section ignore it. Without it each host has one
     /// page rendered again.
     pub(super) const SHORT_PAGE_HOSTS: u32 = 20;
+    /// A group of the entries that are not in the sections above, in version 2 only: a release that does not know the
+    /// section must not ignore it.
+    pub(super) const ENTRY_GROUP: u32 = 21;
 }
 
-/// Version of every section that this release writes.
+/// Version of every section that this release writes, except for groups of entries.
 const VERSION: u32 = 1;
+const GROUP_VERSION: u32 = 2;
+
+fn version_of(kind: u32) -> u32 {
+    if kind == kind::ENTRY_GROUP { GROUP_VERSION } else { VERSION }
+}
 
 /// The problem with a snapshot of a newer release.
 const NEWER: &str = "a newer release of fetchwise wrote it";
@@ -81,6 +91,8 @@ pub(super) struct SnapshotContents {
     /// Attempts before this may be gone from the log.
     pub(super) cutoff: Option<Timestamp>,
     pub(super) image: EvidenceImage,
+    /// Totals of the groups of entries that are not in `image`.
+    pub(super) grouped: GroupTotals,
     pub(super) links: Vec<LinkEntry>,
     pub(super) hosts: Vec<HostEntry>,
     /// Hosts with a short page that was the whole content, sorted.
@@ -109,6 +121,12 @@ impl SnapshotContents {
             fingerprint: schema::fingerprint(),
             taken_ms: 0,
         }
+    }
+
+    /// Returns the decayed weight of all cells as of the image's time, which a compaction must not change.
+    pub(super) fn weight(&self) -> f64 {
+        let down = self.image.decay.map_or(1.0, |decay| decay.down(self.image.as_of));
+        self.image.weight() + self.grouped.weight * down
     }
 
     /// Returns whether all weights are finite. A reader drops or rejects others.
@@ -254,6 +272,11 @@ pub(super) fn sections(encoded: &[(u32, Vec<u8>)]) -> Vec<Section<'_>> {
     encoded.iter().map(|(kind, bytes)| Section { kind: *kind, version: VERSION, bytes }).collect()
 }
 
+/// Returns the sections of the container for groups of entries.
+pub(super) fn group_sections(groups: &[Vec<u8>]) -> impl Iterator<Item = Section<'_>> {
+    groups.iter().map(|bytes| Section { kind: kind::ENTRY_GROUP, version: GROUP_VERSION, bytes })
+}
+
 /// Returns a hash of the settings that a fold depends on, and of the priors that decisions were made with.
 fn config_hash(half_life_ms: u64, priors: &[Prior]) -> [u8; 16] {
     let mut text = half_life_ms.to_string();
@@ -285,27 +308,84 @@ impl From<DecodeError> for JournalError {
 
 /// Checks that this release can decode a snapshot.
 pub(super) fn check(found: &Snapshot) -> Result<(), &'static str> {
-    match decode(found) {
+    match decode_without_groups(found) {
         // A newer release can decode it, so it is not damaged.
         Err(error) if !error.is_newer() => Err(error.what),
         _ => Ok(()),
     }
 }
 
-/// Decodes a snapshot's sections.
+/// Decodes a snapshot's sections, with all rows.
 pub(super) fn decode(snapshot: &Snapshot) -> Result<SnapshotContents, DecodeError> {
+    decode_with(snapshot, &all_sections(snapshot)?)
+}
+
+/// Decodes a snapshot's sections except for its groups of entries, of which it returns the totals. The groups are valid.
+pub(super) fn decode_without_groups(snapshot: &Snapshot) -> Result<SnapshotContents, DecodeError> {
+    let mut sections = all_sections(snapshot)?;
+    sections.retain(|(kind, _)| *kind != kind::ENTRY_GROUP);
+    let mut contents = decode_with(snapshot, &sections)?;
     let refused = |what| DecodeError { file: snapshot.path().to_owned(), what };
-    let mut sections: Vec<(u32, &[u8])> = Vec::new();
-    for section in snapshot.sections() {
-        if section.version != VERSION {
-            return Err(refused(NEWER));
-        }
-        sections.push((section.kind, section.bytes));
+    let groups = groups(snapshot);
+    contents.grouped = totals(&groups, &contents.image).ok_or_else(|| refused("an inconsistent group of entries"))?;
+    if contents.image.decay.is_none() && !groups.is_empty() {
+        return Err(refused("invalid half-life"));
     }
+    Ok(contents)
+}
+
+/// Returns the groups of entries of a snapshot.
+pub(super) fn groups(snapshot: &Snapshot) -> Vec<&[u8]> {
+    snapshot.sections().filter(|section| section.kind == kind::ENTRY_GROUP).map(|section| section.bytes).collect()
+}
+
+/// Decodes all groups, with several threads, and returns their totals; `None` if one is not valid.
+fn totals(groups: &[&[u8]], image: &EvidenceImage) -> Option<GroupTotals> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let (fetchers, signals) = (image.fetchers.clone(), image.signals.clone());
+        let mut rows = EvidenceImage { fetchers, signals, ..EvidenceImage::default() };
+        let mut done = Vec::new();
+        // Relaxed: each index is taken once, and what it stands for does not change.
+        while let Some((index, group)) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, groups.get(index)?)))
+        {
+            rows.clear_rows();
+            done.push((index, decode_group(group, &mut rows)));
+        }
+        done
+    };
+    let mut all = std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(groups.len());
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut all = work();
+        for other in others {
+            match other.join() {
+                Ok(part) => all.extend(part),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    });
+    // In order, so that the sum is the same each time.
+    all.sort_unstable_by_key(|(index, _)| *index);
+    all.into_iter().try_fold(GroupTotals::default(), |sum, (_, totals)| Some(sum.plus(totals?)))
+}
+
+fn all_sections(snapshot: &Snapshot) -> Result<Vec<(u32, &[u8])>, DecodeError> {
+    let section = |section: Section<'_>| (section.version == version_of(section.kind)).then_some(section.kind);
+    if snapshot.sections().any(|found| section(found).is_none()) {
+        return Err(DecodeError { file: snapshot.path().to_owned(), what: NEWER });
+    }
+    Ok(snapshot.sections().map(|section| (section.kind, section.bytes)).collect())
+}
+
+fn decode_with(snapshot: &Snapshot, sections: &[(u32, &[u8])]) -> Result<SnapshotContents, DecodeError> {
+    let refused = |what| DecodeError { file: snapshot.path().to_owned(), what };
     let meta = snapshot.meta();
     let half_life = std::time::Duration::from_millis(meta.half_life_ms);
     let decay = Decay::at_landmark(half_life, Timestamp::from_millis(meta.landmark_ms));
-    let contents = decode_sections(&sections, meta.covers_seq).ok_or_else(|| refused("inconsistent columns"))?;
+    let contents = decode_sections(sections, meta.covers_seq).ok_or_else(|| refused("inconsistent columns"))?;
     if decay.is_none() && !contents.image.entries.is_empty() {
         return Err(refused("invalid half-life"));
     }
@@ -359,6 +439,9 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
     if sum(&cells) != contents.image.cells.len() || sum(&breakers) != contents.image.breakers.len() {
         return None;
     }
+    for (_, bytes) in sections.iter().filter(|(k, _)| *k == kind::ENTRY_GROUP) {
+        decode_group(bytes, &mut contents.image)?;
+    }
     contents.links = decode_links(open(kind::LINKS)?)?;
     let mut rows = open(kind::HOSTS)?;
     let (at, until) = (rows.i64s()?, rows.i64s()?);
@@ -382,7 +465,10 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
         contents.outcome_counts = Some(decode_outcome_counts(open(kind::OUTCOME_COUNTS)?)?);
     }
     contents.lacks_days = sections.iter().all(|(k, _)| *k != kind::DAYS);
-    contents.image.days = decode_days(open(kind::DAYS)?)?;
+    contents.image.days.extend(decode_days(open(kind::DAYS)?)?);
+    if !contents.image.days.is_sorted() {
+        contents.image.days.sort_unstable();
+    }
     contents.image.days_since = open(kind::DAYS_SINCE)?.i64s()?.first().copied().and_then(time);
     let mut rows = open(kind::PRIORS)?;
     let (rates, samples) = (rows.u64s()?, rows.u64s()?);

@@ -284,6 +284,49 @@ fn a_snapshot_holds_host_signals() {
 }
 
 /// Returns a selector with a pace.
+#[test]
+fn a_snapshot_holds_all_entries_to_the_bit_in_groups_and_as_older_releases_wrote_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
+    let mut live = selector();
+    live.set_sink(Box::new(Arc::new(journal)));
+    tagged_attempts(&live);
+    // More than two groups of entries, some with a site, a section, a block and several days.
+    for n in 0..11_000u64 {
+        let host = n % 9000;
+        let text = format!("https://{}h{host}.org/s{}/{n}.pdf", if host % 3 == 0 { "a." } else { "" }, n % 2);
+        let a = attempt(&text, ["playwright", "mine"][(n % 2) as usize], minutes(80_000 + n));
+        let a = if n % 7 == 0 { a.failed(ErrorKind::BlockedCaptcha) } else { a.delivered() };
+        live.record(a, minutes(100_000)).unwrap();
+    }
+    drop(live);
+    let now = minutes(100_000);
+    let loaded = || {
+        let again = selector();
+        let report = load(dir.path(), &again, now).unwrap();
+        (again.image(now, &["unused".to_owned()]), report.snapshot.map(|snapshot| snapshot.covers_seq))
+    };
+    let (replayed, none) = loaded();
+    assert!(none.is_none() && replayed.entries.len() > 9000 && !replayed.breakers.is_empty());
+    assert!(replayed.entries.iter().any(|entry| entry.site != 0 && entry.signals != [None; 4]));
+    let taken = maintenance::snapshot(dir.path(), &selector(), now, &mut |_, _| {}).unwrap();
+    assert_eq!((taken.entries, taken.cells), (replayed.entries.len() as u64, replayed.cells.len() as u64));
+    let (grouped, seq) = loaded();
+    assert_eq!(seq, Some(taken.covers_seq));
+    assert!(grouped == replayed);
+    let used: Vec<_> = replayed.fetchers.iter().filter(|name| *name != "unused").cloned().collect();
+    assert_eq!(survey(dir.path()).unwrap().fetchers, used);
+    assert!(maintenance::verify(dir.path(), &mut |_, _| {}).unwrap().is_sound());
+    // All rows in columns, as older releases wrote them.
+    let whole = recovery_point::FoldStart::newest(dir.path()).unwrap().whole().unwrap().unwrap();
+    let maintenance = fetchwise_log::Maintenance::lock(dir.path()).unwrap();
+    maintenance.write_snapshot(&whole.meta(), &snapshot::sections(&whole.encode())).unwrap();
+    drop(maintenance);
+    let (old, seq) = loaded();
+    assert_eq!(seq, Some(taken.covers_seq));
+    assert!(old == replayed);
+}
+
 fn paced() -> Selector {
     use fetchwise_pace::{Pace, PaceSettings};
     Selector::builder().around(T0).pace(Pace::new(PaceSettings::default())).build().unwrap()

@@ -100,6 +100,32 @@ impl Selector {
         self.evidence.image(&self.registry, as_of, fetchers)
     }
 
+    /// Returns the evidence that is in no map, and the results of `f` for groups of all other entries.
+    pub(crate) fn image_in_groups<T: Send>(
+        &self,
+        as_of: Timestamp,
+        fetchers: &[String],
+        threads: usize,
+        f: impl Fn(&crate::evidence::evidence_image::EvidenceImage) -> T + Sync,
+    ) -> (crate::evidence::evidence_image::EvidenceImage, Vec<T>) {
+        self.evidence.image_in_groups(&self.registry, as_of, fetchers, threads, f)
+    }
+
+    /// Returns whether an image has an entry of this domain.
+    pub(crate) fn is_in_image(&self, domain: &str, as_of: Timestamp) -> bool {
+        self.evidence.is_in_image(domain, as_of)
+    }
+
+    /// Adds the evidence of an image and of groups of entries, which `read` turns into rows.
+    pub(crate) fn absorb_groups<G: Sync>(
+        &self,
+        from: (&crate::evidence::evidence_image::EvidenceImage, &[G], usize),
+        present: Timestamp,
+        read: impl Fn(&G, &mut crate::evidence::evidence_image::EvidenceImage) + Sync,
+    ) {
+        self.evidence.absorb_groups(from, &self.registry, present, read);
+    }
+
     /// Adds the evidence of an image. Times after `present` count as `present`.
     pub(crate) fn absorb(&self, image: &crate::evidence::evidence_image::EvidenceImage, present: Timestamp) {
         self.evidence.absorb(image, &self.registry, present);

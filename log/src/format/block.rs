@@ -7,6 +7,7 @@
 //!
 //! Must not know: what the hot and the cold part mean; the application's [`BlockFormat`] does.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 
 use super::aligned::AlignedBuf;
@@ -60,6 +61,28 @@ pub struct Block<'a> {
     pub hot: &'a [u8],
     /// Starts at any address.
     pub cold: &'a [u8],
+}
+
+/// A block that was taken out of its frame, for a replay that reads it with several threads.
+#[derive(Debug)]
+pub struct OwnedBlock {
+    schema: u16,
+    records: usize,
+    hot: AlignedBuf,
+    cold: Vec<u8>,
+}
+
+impl OwnedBlock {
+    /// Copies a block.
+    pub fn new(block: &Block<'_>) -> Self {
+        let Block { schema, records, hot, cold } = *block;
+        Self { schema, records, hot: AlignedBuf::copy_of(hot), cold: cold.to_vec() }
+    }
+
+    /// Its two parts.
+    pub fn as_block(&self) -> Block<'_> {
+        Block { schema: self.schema, records: self.records, hot: self.hot.bytes(), cold: &self.cold }
+    }
 }
 
 /// The reason why a block cannot be unpacked.
@@ -120,6 +143,28 @@ impl BlockHead {
         payload.get(at..).unwrap_or_default()
     }
 
+    fn hot<'a>(&self, payload: &'a [u8]) -> Result<&'a [u8], UnpackError> {
+        let hot = payload.get(BLOCK_HEAD_LEN..).and_then(|rest| rest.get(..self.hot_len as usize));
+        hot.ok_or(UnpackError::Bad)
+    }
+
+    /// The cold part, decompressed.
+    fn cold<'a>(&self, payload: &'a [u8]) -> Result<Cow<'a, [u8]>, UnpackError> {
+        let stored = payload.get(self.cold_at()..).and_then(|rest| rest.get(..self.cold_len as usize));
+        let stored = stored.ok_or(UnpackError::Bad)?;
+        let cold = match self.codec {
+            CODEC_NONE => Cow::Borrowed(stored),
+            CODEC_LZ4 => {
+                let mut raw = vec![0; self.cold_raw_len as usize];
+                let len = lz4_flex::block::decompress_into(stored, &mut raw).map_err(|_| UnpackError::Bad)?;
+                raw.truncate(len);
+                Cow::Owned(raw)
+            }
+            other => return Err(UnpackError::Newer(format!("compression {other} of a block"))),
+        };
+        if cold.len() == self.cold_raw_len as usize { Ok(cold) } else { Err(UnpackError::Bad) }
+    }
+
     /// Calls `f` with the records of a payload that the head fits.
     fn unpack(
         &self,
@@ -127,23 +172,15 @@ impl BlockHead {
         format: &dyn BlockFormat,
         f: &mut dyn FnMut(RecordRef<'_>),
     ) -> Result<(), UnpackError> {
-        let hot = payload.get(BLOCK_HEAD_LEN..).and_then(|rest| rest.get(..self.hot_len as usize));
-        let cold = payload.get(self.cold_at()..).and_then(|rest| rest.get(..self.cold_len as usize));
-        let (Some(hot), Some(stored)) = (hot, cold) else { return Err(UnpackError::Bad) };
-        let mut raw = Vec::new();
-        let cold = match self.codec {
-            CODEC_NONE => stored,
-            CODEC_LZ4 => {
-                raw.resize(self.cold_raw_len as usize, 0);
-                let len = lz4_flex::block::decompress_into(stored, &mut raw).map_err(|_| UnpackError::Bad)?;
-                raw.get(..len).unwrap_or_default()
-            }
-            other => return Err(UnpackError::Newer(format!("compression {other} of a block"))),
-        };
-        if cold.len() != self.cold_raw_len as usize {
-            return Err(UnpackError::Bad);
-        }
-        format.unpack(&Block { schema: self.schema, records: self.records as usize, hot, cold }, f)
+        let (hot, cold) = (self.hot(payload)?, self.cold(payload)?);
+        format.unpack(&Block { schema: self.schema, records: self.records as usize, hot, cold: &cold }, f)
+    }
+
+    /// Takes the block out of a payload that the head fits.
+    pub fn take(&self, payload: &[u8]) -> Result<OwnedBlock, UnpackError> {
+        let (hot, cold) = (self.hot(payload)?, self.cold(payload)?);
+        let hot = AlignedBuf::copy_of(hot);
+        Ok(OwnedBlock { schema: self.schema, records: self.records as usize, hot, cold: cold.into_owned() })
     }
 }
 

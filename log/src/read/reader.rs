@@ -306,7 +306,8 @@ impl Reader {
         Ok(summary)
     }
 
-    fn good_frames(
+    /// Calls `f` with each good frame of the `index`-th segment, until `f` returns false.
+    pub(super) fn good_frames(
         &self,
         index: usize,
         summary: &mut Summary,

@@ -55,26 +55,29 @@ impl Unpacker {
             let what = format!("{file} has packed records, and this reader was not told their layout");
             return Err(Error::Invalid(what));
         };
-        let damage = || {
-            let records = Some((header.first_seq, header.next_seq() - 1));
-            let (offset, len) = (frame.end - header.frame_len(), header.frame_len());
-            let damage =
-                vec![Damage { file: file.to_owned(), offset, len, records, what: "a block cannot be unpacked" }];
-            Error::Corrupt { dir: self.dir.clone(), damage }
-        };
-        let head = BlockHead::decode(frame.payload, header.count).ok_or_else(damage)?;
-        match unpack_block(&head, frame.payload, format, &mut self.buf) {
-            Ok(()) => {}
-            Err(UnpackError::Bad) => return Err(damage()),
-            Err(UnpackError::Newer(what)) => {
-                return Err(Error::NewerFormat {
-                    file: file.into(),
-                    found: what,
-                    supported: "LZ4 and the layouts of this release".to_owned(),
-                });
-            }
-        }
+        let refused = |why| refusal(&self.dir, damage_of(file, frame), why);
+        let head = BlockHead::decode(frame.payload, header.count).ok_or_else(|| refused(UnpackError::Bad))?;
+        unpack_block(&head, frame.payload, format, &mut self.buf).map_err(refused)?;
         Ok(Some(FrameRecords { header, payload: self.buf.bytes(), gaps: head.gaps(frame.payload) }))
+    }
+}
+
+/// What is damaged if the block in a frame cannot be unpacked.
+pub(crate) fn damage_of(file: &str, frame: &GoodFrame<'_>) -> Damage {
+    let header = &frame.header;
+    let records = Some((header.first_seq, header.next_seq() - 1));
+    let (offset, len) = (frame.end - header.frame_len(), header.frame_len());
+    Damage { file: file.to_owned(), offset, len, records, what: "a block cannot be unpacked" }
+}
+
+/// Returns the error for a block that cannot be unpacked.
+pub(crate) fn refusal(dir: &Path, damage: Damage, why: UnpackError) -> Error {
+    match why {
+        UnpackError::Bad => Error::Corrupt { dir: dir.to_owned(), damage: vec![damage] },
+        UnpackError::Newer(found) => {
+            let supported = "LZ4 and the layouts of this release".to_owned();
+            Error::NewerFormat { file: damage.file.into(), found, supported }
+        }
     }
 }
 

@@ -49,8 +49,8 @@ pub struct CompactOptions {
     pub keep_bytes: Option<u64>,
     /// Size that segments are merged up to, in bytes; 64 MiB by default.
     pub segment_bytes: Option<u64>,
-    /// Whether to pack attempts into columns, which take a fraction of the space and longer to replay. A log with packed
-    /// segments stays packed.
+    /// Whether to pack attempts into columns, which take a fraction of the space. A log with packed segments stays
+    /// packed.
     pub pack: bool,
     /// Throttle. With one, the compaction uses one thread, rests when the throttle requires it, and stops on request.
     pub throttle: Option<Arc<Throttle>>,
@@ -136,7 +136,7 @@ pub fn compact(
     let mut at_seal = None;
     if writer_active && sealed_seq > fold.covers_seq {
         fold.advance(dir, selector, sealed_seq, now, &mut |progress| on_progress(Phase::Folding, progress))?;
-        at_seal = Some(fold.contents(selector, now));
+        at_seal = Some(fold.encoded(selector, now));
     }
     fold.advance(dir, selector, fetchwise_log::durable_seq(dir)?, now, &mut |done| on_progress(Phase::Folding, done))?;
     if !options.trust_clock {
@@ -151,26 +151,26 @@ pub fn compact(
     if fold.covers_seq == 0 {
         return Ok(CompactReport { cutoff, ..CompactReport::default() });
     }
-    let at_end = fold.contents(selector, now);
+    let at_end = fold.encoded(selector, now);
     let floor_seq = if writer_active { sealed_seq } else { fold.covers_seq };
     let mut report = CompactReport { cutoff, writer_active, ..CompactReport::default() };
-    report.weight.0 = at_end.image.weight();
+    report.weight.0 = at_end.contents.weight();
     if !options.dry_run {
-        if let Some(contents) = at_seal {
-            write(&maintenance, &contents)?;
-            covered.push(contents.covers_seq);
+        if let Some(snapshot) = at_seal {
+            write(&maintenance, &snapshot)?;
+            covered.push(snapshot.contents.covers_seq);
         }
         // Both snapshots must hold what is dropped, and the newest one records the cutoff.
         loop {
             (_, report.snapshot_bytes) = write(&maintenance, &at_end)?;
-            covered.push(at_end.covers_seq);
+            covered.push(at_end.contents.covers_seq);
             if covered.previous >= floor_seq {
                 break;
             }
         }
     }
     let written = if options.dry_run { None } else { FoldStart::newest(dir)?.contents };
-    report.weight.1 = written.map_or(report.weight.0, |contents| contents.image.weight());
+    report.weight.1 = written.map_or(report.weight.0, |contents| contents.weight());
     drop(at_end);
     let done = DropRules::find(dir, floor_seq, cutoff, options, on_progress)?.apply(
         &maintenance,

@@ -86,7 +86,7 @@ pub fn would_forget_links(
             }
         }
     })?;
-    if let Some(contents) = FoldStart::newest(dir)?.contents {
+    if let Some(contents) = FoldStart::newest(dir)?.whole()? {
         match target {
             TombstoneTarget::Domain(domain) => {
                 contents.links.iter().filter(|of| of.domain == *domain).for_each(|of| link(&of.link));

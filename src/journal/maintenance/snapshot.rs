@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use fetchwise_log::{Error as LogError, Maintenance};
 
 use crate::journal::error::JournalError;
-use crate::journal::fold::Fold;
+use crate::journal::fold::{EncodedSnapshot, Fold};
 use crate::journal::maintenance::clock_check::{ClockUse, check_own_times};
 use crate::journal::maintenance::progress::{Phase, ProgressFn};
 use crate::journal::recovery_point::FoldStart;
-use crate::journal::snapshot::{SnapshotContents, check, sections};
+use crate::journal::snapshot::{SnapshotContents, check, group_sections, sections};
 use crate::selector::Selector;
 use fetchwise_types::time::Timestamp;
 
@@ -85,26 +85,26 @@ pub fn snapshot_with(
     // The next snapshot covers records that a live writer has not synced yet.
     let upto = fetchwise_log::durable_seq(dir)?;
     fold.advance(dir, selector, upto, present, &mut |progress| on_progress(Phase::Folding, progress))?;
-    let contents = fold.contents(selector, present);
-    let meta = contents.meta();
+    let encoded = fold.encoded(selector, present);
+    let meta = encoded.contents.meta();
     let is_same =
         known.is_some_and(|known| known.covers_seq == meta.covers_seq && known.config_hash == meta.config_hash);
     if fold.covers_seq == 0 || is_same {
-        return Ok(taken(&contents, fold.replayed.entries));
+        return Ok(taken(&encoded.contents, fold.replayed.entries));
     }
     if !options.trust_clock {
         check_own_times(dir, fold.latest, last, now)?;
     }
-    let (file, bytes) = write(&maintenance, &contents)?;
-    Ok(SnapshotReport { file: Some(file), bytes, ..taken(&contents, fold.replayed.entries) })
+    let (file, bytes) = write(&maintenance, &encoded)?;
+    Ok(SnapshotReport { file: Some(file), bytes, ..taken(&encoded.contents, fold.replayed.entries) })
 }
 
 fn taken(contents: &SnapshotContents, records: u64) -> SnapshotReport {
     SnapshotReport {
         covers_seq: contents.covers_seq,
         records,
-        entries: contents.image.entries.len() as u64,
-        cells: contents.image.cells.len() as u64,
+        entries: contents.image.entries.len() as u64 + contents.grouped.entries,
+        cells: contents.image.cells.len() as u64 + contents.grouped.cells,
         links: contents.links.len() as u64,
         hosts: contents.hosts.len() as u64,
         file: None,
@@ -113,10 +113,13 @@ fn taken(contents: &SnapshotContents, records: u64) -> SnapshotReport {
 }
 
 /// Writes a snapshot and returns the file and its length.
-pub(super) fn write(maintenance: &Maintenance, contents: &SnapshotContents) -> Result<(PathBuf, u64), JournalError> {
-    if !contents.is_finite() {
+pub(super) fn write(maintenance: &Maintenance, snapshot: &EncodedSnapshot) -> Result<(PathBuf, u64), JournalError> {
+    let EncodedSnapshot { contents, groups, is_finite } = snapshot;
+    if !is_finite {
         return Err(LogError::Invalid("cannot take a snapshot: its weights are not finite".into()).into());
     }
     let encoded = contents.encode();
-    Ok(maintenance.write_snapshot_checked(&contents.meta(), &sections(&encoded), &check)?)
+    let mut all = sections(&encoded);
+    all.extend(group_sections(groups));
+    Ok(maintenance.write_snapshot_checked(&contents.meta(), &all, &check)?)
 }

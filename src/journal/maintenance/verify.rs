@@ -85,7 +85,7 @@ pub fn verify(dir: &Path, on_progress: ProgressFn<'_>) -> Result<VerificationRep
 }
 
 fn refold(dir: &Path, floor_seq: u64, on_progress: ProgressFn<'_>) -> Result<RefoldReport, JournalError> {
-    let Some(mut stored) = FoldStart::newest(dir)?.contents else { return Ok(RefoldReport::NotTried) };
+    let Some(mut stored) = FoldStart::newest(dir)?.whole()? else { return Ok(RefoldReport::NotTried) };
     let Some(decay) = stored.image.decay else { return Ok(RefoldReport::NotTried) };
     let base = match fetchwise_log::load_previous_snapshot(dir)? {
         Some(found) if found.meta().covers_seq <= stored.covers_seq && check(&found).is_ok() => FoldStart::of(&found)?,

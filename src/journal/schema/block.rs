@@ -19,7 +19,7 @@ use super::codes::{NONE, OTHER, V2, kind};
 use super::records::{ArchivedAttemptV2, AttemptV1, AttemptV2, HeaderV1, TagV1, access, bytes_of};
 
 /// Schema version of a block.
-const V3: u16 = 3;
+pub(super) const V3: u16 = 3;
 
 /// The layout of this release's blocks, for readers and for compaction.
 pub(crate) static BLOCKS: AttemptBlocks = AttemptBlocks;
@@ -30,45 +30,45 @@ pub(crate) struct AttemptBlocks;
 
 /// What is read in place: one row for each attempt, and what rows refer to by number.
 #[derive(Archive, Serialize)]
-struct HotV3 {
+pub(super) struct HotV3 {
     /// Times count from here.
-    base_ms: i64,
+    pub(super) base_ms: i64,
     /// Texts that several rows have, and the names of fetchers.
-    texts: Vec<String>,
+    pub(super) texts: Vec<String>,
     /// Keys of the records.
-    keys: Vec<u64>,
-    outcomes: Vec<OutcomeV3>,
+    pub(super) keys: Vec<u64>,
+    pub(super) outcomes: Vec<OutcomeV3>,
     /// Places in the block of the records that are stored whole.
-    whole: Vec<u16>,
+    pub(super) whole: Vec<u16>,
     /// Milliseconds since `base_ms`. Empty if they span more than 49 days; then the times are in `wide_at`.
-    at: Vec<u32>,
-    wide_at: Vec<i64>,
+    pub(super) at: Vec<u32>,
+    pub(super) wide_at: Vec<i64>,
     /// Duration, milliseconds.
-    took: Vec<u32>,
-    key: Vec<u16>,
-    outcome: Vec<u16>,
+    pub(super) took: Vec<u32>,
+    pub(super) key: Vec<u16>,
+    pub(super) outcome: Vec<u16>,
     /// The last ten bytes of the id, which are random.
-    id: Vec<[u8; 10]>,
+    pub(super) id: Vec<[u8; 10]>,
 }
 
 /// What many attempts have in common. Texts are numbers in `texts` plus one; 0 is the empty text or none.
 #[derive(Archive, Clone, Copy, Debug, PartialEq, Serialize)]
-struct OutcomeV3 {
-    weight: f64,
-    fetcher: u32,
-    error_other: u32,
-    source_other: u32,
-    rule_other: u32,
-    shadow_fetcher: u32,
-    try_no: u32,
-    http_status: u16,
-    success: u8,
-    is_banned: u8,
-    error: u8,
-    source: u8,
-    hint: u8,
-    rule: u8,
-    arm: u8,
+pub(super) struct OutcomeV3 {
+    pub(super) weight: f64,
+    pub(super) fetcher: u32,
+    pub(super) error_other: u32,
+    pub(super) source_other: u32,
+    pub(super) rule_other: u32,
+    pub(super) shadow_fetcher: u32,
+    pub(super) try_no: u32,
+    pub(super) http_status: u16,
+    pub(super) success: u8,
+    pub(super) is_banned: u8,
+    pub(super) error: u8,
+    pub(super) source: u8,
+    pub(super) hint: u8,
+    pub(super) rule: u8,
+    pub(super) arm: u8,
 }
 
 const _: () = {
@@ -86,43 +86,43 @@ const _: () = {
 };
 
 /// How the value of a header or heuristic is found. Numbers of heuristics are places in the attempt's list.
-mod op {
+pub(super) mod op {
     /// The next literal.
-    pub(super) const LITERAL: u8 = 0;
+    pub(in crate::journal::schema) const LITERAL: u8 = 0;
     /// The URL's host without `www.`.
-    pub(super) const HOST: u8 = 1;
+    pub(in crate::journal::schema) const HOST: u8 = 1;
     /// The value of heuristic k.
-    pub(super) const SAME: u8 = 2;
+    pub(in crate::journal::schema) const SAME: u8 = 2;
     /// The end of the value of heuristic k, as long as the next number says.
-    pub(super) const END: u8 = 3;
+    pub(in crate::journal::schema) const END: u8 = 3;
     /// The value of heuristic k, `|`, and the value of heuristic j.
-    pub(super) const PAIR: u8 = 4;
+    pub(in crate::journal::schema) const PAIR: u8 = 4;
     /// The value of heuristic k, `|`, and the first segment of the URL's path.
-    pub(super) const SECTION: u8 = 5;
+    pub(in crate::journal::schema) const SECTION: u8 = 5;
     /// The text with a number that the shape has.
-    pub(super) const TEXT: u8 = 6;
+    pub(in crate::journal::schema) const TEXT: u8 = 6;
     /// The text with the next number.
-    pub(super) const NEXT_TEXT: u8 = 7;
+    pub(in crate::journal::schema) const NEXT_TEXT: u8 = 7;
 }
 
 /// Texts with a smaller number are part of the shape; with others, there would be too many shapes.
 const SHAPE_TEXTS: u32 = 48;
 
 /// The most bytes that the values of a block have, as many as a frame.
-const MAX_VALUE_BYTES: usize = 16 << 20;
+pub(super) const MAX_VALUE_BYTES: usize = 16 << 20;
 
 /// Columns of the cold part, in order.
-const COLUMNS: usize = 10;
-const ID_TIMES: usize = 0;
-const URL_LENS: usize = 1;
-const URLS: usize = 2;
-const SHAPES: usize = 3;
-const SHAPE_TABLE: usize = 4;
-const NUMBERS: usize = 5;
-const LITERAL_LENS: usize = 6;
-const LITERALS: usize = 7;
-const FLOATS: usize = 8;
-const WHOLE: usize = 9;
+pub(super) const COLUMNS: usize = 10;
+pub(super) const ID_TIMES: usize = 0;
+pub(super) const URL_LENS: usize = 1;
+pub(super) const URLS: usize = 2;
+pub(super) const SHAPES: usize = 3;
+pub(super) const SHAPE_TABLE: usize = 4;
+pub(super) const NUMBERS: usize = 5;
+pub(super) const LITERAL_LENS: usize = 6;
+pub(super) const LITERALS: usize = 7;
+pub(super) const FLOATS: usize = 8;
+pub(super) const WHOLE: usize = 9;
 
 impl BlockFormat for AttemptBlocks {
     fn pack(&self, records: &[RecordRef<'_>]) -> Option<PackedBlock> {
@@ -426,7 +426,7 @@ fn derive(value: &str, url: &str, values: &[&str]) -> Option<Derived> {
 }
 
 /// The host in the text of a URL, without user and port, and without `www.`.
-fn host(url: &str) -> &str {
+pub(super) fn host(url: &str) -> &str {
     let rest = url.split_once("://").map_or("", |(_, rest)| rest);
     let authority = rest.find(['/', '?', '#']).and_then(|end| rest.get(..end)).unwrap_or(rest);
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
@@ -435,7 +435,7 @@ fn host(url: &str) -> &str {
 }
 
 /// The first segment of the path in the text of a URL.
-fn section(url: &str) -> &str {
+pub(super) fn section(url: &str) -> &str {
     let rest = url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
     rest.find(['/', '?', '#']).and_then(|end| rest.get(..end)).unwrap_or(rest)
 }
@@ -483,46 +483,46 @@ fn put_signed(out: &mut Vec<u8>, value: i64) {
 
 /// A column being read. Past its end there is nothing.
 #[derive(Clone, Copy, Default)]
-struct Column<'a>(&'a [u8]);
+pub(super) struct Column<'a>(pub(super) &'a [u8]);
 
 impl<'a> Column<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8], UnpackError> {
+    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], UnpackError> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or(UnpackError::Bad)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], UnpackError> {
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], UnpackError> {
         self.take(N)?.try_into().map_err(|_| UnpackError::Bad)
     }
 
-    fn byte(&mut self) -> Result<u8, UnpackError> {
+    pub(super) fn byte(&mut self) -> Result<u8, UnpackError> {
         self.array().map(|[byte]| byte)
     }
 
-    fn varint(&mut self) -> Result<u64, UnpackError> {
+    pub(super) fn varint(&mut self) -> Result<u64, UnpackError> {
         get_varint(&mut self.0).ok_or(UnpackError::Bad)
     }
 
-    fn len(&mut self) -> Result<usize, UnpackError> {
+    pub(super) fn len(&mut self) -> Result<usize, UnpackError> {
         usize::try_from(self.varint()?).map_err(|_| UnpackError::Bad)
     }
 
-    fn signed(&mut self) -> Result<i64, UnpackError> {
+    pub(super) fn signed(&mut self) -> Result<i64, UnpackError> {
         let value = self.varint()?;
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    fn text(&mut self, len: usize) -> Result<&'a str, UnpackError> {
+    pub(super) fn text(&mut self, len: usize) -> Result<&'a str, UnpackError> {
         std::str::from_utf8(self.take(len)?).map_err(|_| UnpackError::Bad)
     }
 
-    fn name(&mut self) -> Result<&'a str, UnpackError> {
+    pub(super) fn name(&mut self) -> Result<&'a str, UnpackError> {
         let len = self.len()?;
         self.text(len)
     }
 
-    fn flag(&mut self) -> Result<bool, UnpackError> {
+    pub(super) fn flag(&mut self) -> Result<bool, UnpackError> {
         match self.byte()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -726,9 +726,14 @@ mod tests {
     use proptest::prelude::*;
     use uuid::Uuid;
 
+    use fetchwise_log::OwnedBlock;
+
     use super::super::codec::{decode, encode_attempt, encode_host};
-    use super::super::codes::V1;
+    use super::super::codes::{SchemaError, V1};
+    use super::super::columns::{AttemptColumns, ColumnsRecord, RowBuffer, RowError};
+    use super::super::view::{self, ClampedAttempt};
     use super::*;
+    use crate::evidence::Observation;
     use crate::journal::entry::Entry;
     use fetchwise_types::attempt::error_kind::ErrorKind;
     use fetchwise_types::attempt::{Arm, Attempt, ErrorType, Hint, Tag};
@@ -773,6 +778,55 @@ mod tests {
         let block = Block { schema: packed.schema, records, hot: &hot, cold: &packed.cold };
         BLOCKS.unpack(&block, &mut |r| back.push((r.kind, r.schema, r.key_hash, r.payload.to_vec())))?;
         Ok(back)
+    }
+
+    /// What a fold learns from a record: its key and everything that evidence reads.
+    fn learned(key: u64, attempt: &impl Observation, fetcher: &str, outcome: usize) -> String {
+        let mut heuristics = Vec::new();
+        attempt.each_heuristic(&mut |kind, value| heuristics.push((kind, value)));
+        format!("{key} {:?} {heuristics:?} {fetcher:?} {outcome}", attempt.fields())
+    }
+
+    /// What a fold sees of a record.
+    fn see(record: &RecordRef<'_>) -> String {
+        let (key, RecordRef { kind, schema, payload, .. }) = (record.key_hash, *record);
+        match view::attempt(kind, schema, payload) {
+            Ok(Some(view)) => {
+                let whole = ClampedAttempt(view, Timestamp::from_millis(i64::MAX));
+                learned(key, &whole, view.fetcher(), view.outcome())
+            }
+            Ok(None) => format!("{key} {kind} {schema} {payload:?}"),
+            // The text of the error has addresses.
+            Err(SchemaError::Invalid(_)) => format!("{key} not a valid record"),
+            Err(error) => format!("{key} {error}"),
+        }
+    }
+
+    /// What a fold sees of the records of a block, one by one; `None` if the block is refused.
+    fn seen(packed: &PackedBlock, records: usize) -> Option<Vec<String>> {
+        let all = unpacked(packed, records).ok()?.into_iter().map(|(kind, schema, key_hash, payload)| {
+            let mut bytes = rkyv::util::AlignedVec::<16>::new();
+            bytes.extend_from_slice(&payload);
+            see(&RecordRef { kind, schema, key_hash, payload: &bytes })
+        });
+        Some(all.collect())
+    }
+
+    /// What a fold sees of a block that it reads in columns.
+    fn seen_in_columns(packed: &PackedBlock, records: usize) -> Option<Vec<String>> {
+        let block = OwnedBlock::new(&Block { schema: packed.schema, records, hot: &packed.hot, cold: &packed.cold });
+        let columns = AttemptColumns::parse(block).ok()?;
+        let (mut reader, mut buffer) = (columns.reader().ok()?, RowBuffer::default());
+        let mut all = Vec::new();
+        for (place, &key) in columns.keys().iter().enumerate() {
+            all.push(match reader.read(place, &mut buffer) {
+                Ok(ColumnsRecord::Attempt(attempt)) => learned(key, &attempt, attempt.fetcher(), attempt.outcome()),
+                Ok(ColumnsRecord::Whole(record)) => see(&record),
+                Err(RowError::Record(error)) => format!("{key} {error}"),
+                Err(RowError::Block(_)) => return None,
+            });
+        }
+        (all.len() == records).then_some(all)
     }
 
     fn attempt(n: u64) -> Attempt {
@@ -865,8 +919,9 @@ mod tests {
         assert!(matches!(unpacked(&newer, 1), Err(UnpackError::Newer(_))));
     }
 
-    /// Journal of attempts in records of version 1, records of version 2 and blocks: (its directory, attempts).
-    fn mixed() -> (tempfile::TempDir, Vec<Attempt>) {
+    /// Journal of attempts in records of version 1, records of version 2 and, if `packs`, blocks: (its directory,
+    /// attempts).
+    fn mixed(packs: bool) -> (tempfile::TempDir, Vec<Attempt>) {
         let dir = tempfile::tempdir().unwrap();
         let all: Vec<Attempt> = (0..900).map(attempt).collect();
         for (session, some) in all.chunks(300).enumerate() {
@@ -879,19 +934,63 @@ mod tests {
             };
             let records: Vec<Stored> = some.iter().enumerate().map(as_written).collect();
             append(dir.path(), &records);
-            if session == 1 {
+            if session == 1 && packs {
                 pack(dir.path());
             }
         }
         let reader = fetchwise_log::Reader::open(dir.path()).unwrap();
         let kinds: Vec<bool> = reader.segments().map(|segment| segment.packed).collect();
-        assert!(kinds.contains(&true) && kinds.contains(&false), "{kinds:?}");
+        assert!(kinds.contains(&packs) && kinds.contains(&false), "{kinds:?}");
         (dir, all)
     }
 
     #[test]
+    fn a_log_with_blocks_gives_the_evidence_of_one_of_records_to_the_bit() {
+        let image = |packs: bool| {
+            let (dir, _) = mixed(packs);
+            let selector = crate::selector::Selector::builder().around(T0).build().unwrap();
+            let loaded = crate::journal::load(dir.path(), &selector, T0).unwrap();
+            assert_eq!((loaded.replayed.attempts, loaded.last_seq), (900, 900));
+            let surveyed = crate::journal::survey(dir.path()).unwrap();
+            assert_eq!(surveyed.fetchers, ["browser", "plain"]);
+            (selector.image(T0, &[]), loaded.replayed)
+        };
+        assert!(image(true) == image(false));
+    }
+
+    /// A block that a fold cannot read is damage that is named, as for every other reader.
+    #[test]
+    fn a_fold_reports_a_block_that_it_cannot_read_with_the_records_in_it() {
+        struct Refuses;
+        impl fetchwise_log::BlockFold<u64> for Refuses {
+            type Prepared = AttemptColumns;
+            fn prepare(&self, block: OwnedBlock) -> Result<AttemptColumns, UnpackError> {
+                AttemptColumns::parse(block)
+            }
+            fn keys<'p>(&self, block: &'p AttemptColumns) -> &'p [u64] {
+                block.keys()
+            }
+            fn fold(
+                &self,
+                _: &mut u64,
+                _: &AttemptColumns,
+                all: &[fetchwise_log::BlockRecord],
+            ) -> Result<(), UnpackError> {
+                if all.is_empty() { Ok(()) } else { Err(UnpackError::Bad) }
+            }
+        }
+        let (dir, _) = mixed(true);
+        let reader = fetchwise_log::Reader::open(dir.path()).unwrap();
+        let count = |seen: &mut u64, _, _: RecordRef<'_>| *seen += 1;
+        let folded = reader.fold_sharded(0, vec![0; 2], |_, _| {}, count, &Refuses, |_| {});
+        let Err(fetchwise_log::Error::Corrupt { damage, .. }) = folded else { panic!("{folded:?}") };
+        assert_eq!(damage[0].records, Some((1, 300)));
+        assert_eq!(damage[0].what, "a block cannot be unpacked");
+    }
+
+    #[test]
     fn records_of_both_versions_and_blocks_in_one_log_give_the_evidence_of_what_was_live() {
-        let (dir, all) = mixed();
+        let (dir, all) = mixed(true);
         let mut seen = Vec::new();
         crate::journal::replay(dir.path(), |seq, entry| seen.push((seq, entry))).unwrap();
         let expected: Vec<_> = (1..).zip(all.iter().cloned().map(Entry::Attempt)).collect();
@@ -994,6 +1093,9 @@ mod tests {
             let (back, packed) = round(&records);
             prop_assert!(packed.is_some() || odd.iter().all(|a| u32::try_from(a.duration_ms).is_err()));
             prop_assert!(back == records);
+            if let Some(packed) = packed {
+                prop_assert_eq!(seen(&packed, records.len()), seen_in_columns(&packed, records.len()));
+            }
             for ((kind, schema, _, payload), attempt) in back.iter().zip(&odd) {
                 let Ok(Entry::Attempt(back)) = decode(*kind, *schema, payload) else { panic!("not an attempt") };
                 // NaN is not equal to itself.
@@ -1020,10 +1122,16 @@ mod tests {
             prop_assert!(packed.is_some() && back == records);
         }
 
-        /// Bytes that passed the checksum may still be wrong: they are refused or read, and never panic.
+        /// Bytes that passed the checksum may still be wrong: they are refused or read, and never panic. Whether their
+        /// records are made or not is the same.
         #[test]
-        fn damaged_blocks_never_panic(flips in vec((any::<u32>(), 0u8..8), 1..6), cut in any::<u16>()) {
-            let records: Vec<Stored> = (0..12).map(|n| stored(&attempt(n))).collect();
+        fn damaged_blocks_never_panic(
+            odd in vec(odd_attempt(), 0..4),
+            flips in vec((any::<u32>(), 0u8..8), 1..6),
+            cut in any::<u16>(),
+        ) {
+            let mut records: Vec<Stored> = (0..12).map(|n| stored(&attempt(n))).collect();
+            records.extend(odd.iter().map(stored));
             let (_, packed) = round(&records);
             let mut packed = packed.unwrap();
             for (at, bit) in flips {
@@ -1033,9 +1141,10 @@ mod tests {
                     at => packed.cold[at - cold] ^= 1 << bit,
                 }
             }
-            let _ = unpacked(&packed, records.len());
+            prop_assert_eq!(seen(&packed, records.len()), seen_in_columns(&packed, records.len()));
             packed.cold.truncate(usize::from(cut) % packed.cold.len());
             prop_assert!(unpacked(&packed, records.len()).is_err());
+            prop_assert!(seen_in_columns(&packed, records.len()).is_none());
         }
     }
 }

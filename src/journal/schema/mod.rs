@@ -3,6 +3,7 @@
 mod block;
 mod codec;
 mod codes;
+mod columns;
 mod records;
 mod view;
 
@@ -15,5 +16,6 @@ pub(crate) use codec::{
 };
 pub use codes::SchemaError;
 pub(crate) use codes::{hint_code, hint_of, kind, version_of};
+pub(crate) use columns::{AttemptColumns, ColumnsRecord, RowBuffer, RowError};
 pub(crate) use records::{fingerprint, readable};
 pub(crate) use view::{AttemptView, ClampedAttempt, attempt};

@@ -38,6 +38,15 @@ pub(crate) fn attempt(kind: u16, schema: u16, payload: &[u8]) -> Result<Option<A
     Ok(Some(AttemptView { archived, hint: hint_of(archived.hint)? }))
 }
 
+/// Returns the number of the outcome of an attempt with this error.
+pub(super) fn outcome_number(success: bool, error: u8) -> usize {
+    match from_code(&ERROR_CODES, error, "an error type") {
+        _ if success => outcome_of(true, None),
+        Ok(kind) => of_kind(kind),
+        Err(_) => outcome_of(false, None),
+    }
+}
+
 impl AttemptView<'_> {
     pub(crate) fn id(&self) -> Uuid {
         Uuid::from_bytes(self.archived.id)
@@ -61,11 +70,7 @@ impl AttemptView<'_> {
 
     /// Returns the number of the outcome. An error that this release does not know counts as one of an import.
     pub(crate) fn outcome(&self) -> usize {
-        match from_code(&ERROR_CODES, self.archived.error, "an error type") {
-            _ if self.archived.success => outcome_of(true, None),
-            Ok(kind) => of_kind(kind),
-            Err(_) => outcome_of(false, None),
-        }
+        outcome_number(self.archived.success, self.archived.error)
     }
 
     pub(crate) fn url(&self) -> &str {
