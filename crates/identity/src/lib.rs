@@ -20,6 +20,7 @@ mod key_dir;
 mod key_set;
 mod lifetime;
 mod message;
+mod registrations;
 mod sign;
 mod signed_headers;
 pub mod verify;
@@ -31,6 +32,7 @@ pub use key::{KeyError, SigningKey};
 pub use key_dir::{KeyDir, KeyDirError, KeySource, Rotation};
 pub use key_set::{KeyEntry, KeySet, KeyState};
 pub use lifetime::{CREATED_BEFORE, UnixSeconds, VALID_FOR};
+pub use registrations::{REGISTRATIONS, Registrations, RegistrationsError, vendor_of_blocks};
 pub use sign::{Coverage, MAX_CLOCK_OFFSET, NotSigned, Signer, ToSign};
 pub use signed_headers::SignedHeaders;
 
