@@ -7,7 +7,7 @@ use url::Url;
 
 use super::PaceHostConfig;
 use super::value::CostConfig;
-use super::{ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig, Secret};
+use super::{ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig, Secret, SigningMode};
 use crate::ab_test::GuardSettings;
 use crate::backoff::BackoffSettings;
 use crate::evidence::decay::DEFAULT_HALF_LIFE_DAYS;
@@ -40,9 +40,11 @@ impl Config {
         if let Some(policy) = self.policy.as_deref().and_then(|name| policy::by_name(name).ok()) {
             builder = builder.policy(policy);
         }
-        for fetcher in &self.fetchers {
-            builder = builder.fetcher(fetcher.spec());
-        }
+        let fetchers = self.with_signed_arms(self.fetchers.iter().map(super::FetcherConfig::spec).collect());
+        builder = fetchers.into_iter().fold(builder, SelectorBuilder::fetcher);
+        // With `always` no unsigned fetcher hides, so a host that refuses the signed ones is left.
+        let after_refusal = self.identity.after_refusal.filter(|_| self.signing != Some(SigningMode::Always));
+        builder = builder.after_refusal(after_refusal.unwrap_or_default());
         if self.built_in_priors == Some(false) {
             builder = builder.no_priors();
         }
@@ -214,8 +216,8 @@ impl FetcherConfig {
             "nytime_searcher" => FetchMethod::Search(Cow::default()),
             "youtube_downloader" => FetchMethod::Download(Cow::default()),
             _ if self.proxy.is_some() => FetchMethod::Like(PROBE_FETCHER),
-            PROBE_FETCHER => FetchMethod::Direct,
-            "playwright" | "playwright_stealth" => FetchMethod::Browser,
+            PROBE_FETCHER | "direct_signed" => FetchMethod::Direct,
+            "playwright" | "playwright_stealth" | "browser_signed" => FetchMethod::Browser,
             _ => FetchMethod::External,
         }
     }
@@ -237,7 +239,7 @@ impl FetcherConfig {
         }
         spec.quality = self.quality.unwrap_or(spec.quality);
         spec.prior = self.prior.unwrap_or(spec.prior);
-        spec
+        self.signed_spec(spec)
     }
 }
 

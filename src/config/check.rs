@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use url::Url;
 
+use super::build::FetchMethod;
 use super::error::InvalidValue;
 use super::value::{CompactThreshold, CostConfig};
-use super::{Config, FetcherConfig, PriorConfig, SigningMode};
+use super::{Config, FetcherConfig, PriorConfig};
 use fetchwise_types::registry::{MAX_CANDIDATES, canonical};
 
 /// Longest name of a fetcher, in bytes.
@@ -94,9 +95,6 @@ impl Config {
         let mut bad = |key: &str, value: &str, expected: &str| {
             found.bad(&["identity", key], format!("{value:?}"), expected.to_owned());
         };
-        if identity.mode == Some(SigningMode::Learned) {
-            bad("mode", "learned", "expected \"never\" or \"always\"; this version does not learn where to sign");
-        }
         let url = |text: &String| Url::parse(text).ok();
         let is_origin =
             |url: Url| url.scheme() == "https" && format!("{}/", url.origin().ascii_serialization()) == url.as_str();
@@ -201,6 +199,13 @@ impl FetcherConfig {
             if search.title.is_none() {
                 bad("search", &search.title, "missing title");
             }
+        }
+        if self.signed == Some(true) && !self.can_sign() && self.method() != FetchMethod::External {
+            bad(
+                "signed",
+                &true,
+                "only requests of plain fetchers and browsers like playwright, without a proxy, can be signed",
+            );
         }
         for archive in self.archive.iter().flat_map(|archive| &archive.from) {
             let named = [("wayback", &archive.wayback), ("timegate", &archive.timegate)];

@@ -45,6 +45,7 @@ mod origin;
 mod router_table;
 mod secret;
 mod sections;
+mod signed_arms;
 mod tree;
 mod value;
 
@@ -99,6 +100,10 @@ pub struct Config {
     pub http: HttpConfig,
     /// Signed requests.
     pub identity: IdentityConfig,
+    /// Which requests a program signs that has found out whether it has a key. `None` for a program that signs by itself:
+    /// the fetchers of the config are the candidates as they are.
+    #[serde(skip)]
+    pub signing: Option<SigningMode>,
     /// Request rates of hosts.
     pub pace: PaceConfig,
     /// Automatic fallback to the router table.

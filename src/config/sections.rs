@@ -15,6 +15,7 @@ use super::secret::Secret;
 use super::value;
 use crate::ab_test::Metric;
 use crate::config::fetcher_sources::{ArchiveConfig, DownloadConfig, SearchConfig};
+use crate::selector::AfterRefusal;
 use fetchwise_pace::{CrawlDelay, PaceMode};
 use fetchwise_types::cache_use::CacheUse;
 use fetchwise_types::consent::{OnReserved, Purpose, Vocabulary};
@@ -332,6 +333,9 @@ pub struct IdentityConfig {
     pub coverage: Option<SigningCoverage>,
     /// The form of `Signature-Agent`.
     pub form: Option<SigningForm>,
+    /// What happens on hosts that block signed requests, with `learned`.
+    #[serde(deserialize_with = "value::named")]
+    pub after_refusal: Option<AfterRefusal>,
     /// The requests of a browser's pages that are signed.
     pub browser_scope: Option<SigningBrowserScope>,
     /// Plain http requests that are signed.
@@ -478,6 +482,8 @@ pub struct FetcherConfig {
     pub solver: Option<Secret<Url>>,
     /// Largest number of requests in flight.
     pub max_in_flight: Option<usize>,
+    /// Whether it signs its requests.
+    pub signed: Option<bool>,
 }
 
 /// `[[prior]]`

@@ -123,6 +123,24 @@ pub struct Weights {
 }
 
 impl Weights {
+    /// Returns the weights without the blocks. The pairs have no blocks of their own: the fraction of blocks among all
+    /// failures is taken from their failures.
+    pub(crate) fn without_blocks(&self) -> Self {
+        let failed = self.total - self.success;
+        let blocked = self.blocked.min(failed).max(0.0);
+        let kept = if failed > 0.0 { 1.0 - blocked / failed } else { 1.0 };
+        let rest = |success: f64, total: f64| success + (total - success).max(0.0) * kept;
+        let total = self.total - blocked;
+        Self {
+            total,
+            blocked: 0.0,
+            duration_ms: if self.total > 0.0 { self.duration_ms * total / self.total } else { 0.0 },
+            recent_total: rest(self.recent_success, self.recent_total),
+            alert_total: rest(self.alert_success, self.alert_total),
+            ..*self
+        }
+    }
+
     /// Returns the sum of two cells that together stand for one key. Each recent pair has seen only some of the
     /// attempts, so their sum is scaled back to the capacity of one pair.
     pub(crate) fn plus(&self, other: &Self) -> Self {

@@ -201,6 +201,11 @@ impl SignalCounts {
         (spread / shrunk - 1.0).clamp(MIN_WEIGHT, MAX_WEIGHT)
     }
 
+    /// Forgets all attempts, because the vendor treats the fetcher differently since `turned_s`.
+    pub(super) fn restart(&self, turned_s: u32) {
+        self.set(&RawSignalCounts { turned_s, ..RawSignalCounts::default() });
+    }
+
     /// Clears all counts.
     pub(super) fn clear(&self) {
         self.set(&RawSignalCounts::default());

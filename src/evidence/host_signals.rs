@@ -18,10 +18,11 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use super::decay::Decay;
 use super::prehashed::PrehashedHasher;
 use crate::evidence::decayed_counts::{pack, unpack};
-use crate::evidence::host_signal_counts::{SignalCounts, SignalObservation};
+use crate::evidence::host_signal_counts::{SignalCounts, SignalObservation, seconds};
 use crate::evidence::host_signal_slots::{SignalId, SignalSide};
 use fetchwise_types::heuristic::url::ContentKind;
-use fetchwise_types::registry::{FetcherId, MAX_CANDIDATES};
+use fetchwise_types::registry::{FetcherId, FetcherSet, MAX_CANDIDATES};
+use fetchwise_types::time::Timestamp;
 
 /// Signal of a host whose blocks show a vendor that is no more informative than the block itself.
 pub(crate) const ANY_BLOCK: &str = "walled";
@@ -33,6 +34,8 @@ const VENDOR_PREFIX: &str = "block_";
 const FRAMEWORK_PREFIX: &str = "spa_framework=";
 
 const ROWS: usize = 256;
+/// Number of vendors at which a crawler can be registered.
+const MAX_REGISTRATIONS: usize = 32;
 /// Attempts from which on a signal is rated by its information. One cell remembers 200 attempts, and they begin to
 /// decay at once.
 const RATED_FROM_ATTEMPTS: f32 = 190.0;
@@ -154,6 +157,10 @@ pub(crate) struct HostSignals {
     /// Ids by the hash of the name.
     ids: papaya::HashMap<u64, SignalId, BuildHasherDefault<PrehashedHasher>>,
     names: RwLock<SignalNames>,
+    /// The candidates that sign.
+    signed: FetcherSet,
+    /// The vendors at which the crawler was registered: the key of the signal, and the second.
+    registrations: [OnceLock<(u64, AtomicU32)>; MAX_REGISTRATIONS],
 }
 
 /// The signal that takes a host's slot from now on.
@@ -173,11 +180,53 @@ impl HostSignals {
             rows: (0..ROWS).map(|_| OnceLock::new()).collect(),
             ids: papaya::HashMap::builder().hasher(BuildHasherDefault::default()).build(),
             names: RwLock::default(),
+            signed: FetcherSet::EMPTY,
+            registrations: Default::default(),
         };
         for name in [ANY_BLOCK, ANY_PAGE] {
             signals.id(name);
         }
         signals
+    }
+
+    /// Sets which candidates sign.
+    pub(super) fn with_signed(self, signed: FetcherSet) -> Self {
+        Self { signed, ..self }
+    }
+
+    /// Takes note of a registration at a vendor. Returns false if there is no room for another vendor.
+    pub(crate) fn register(&self, vendor: &str, at: Timestamp) -> bool {
+        let key = signal_key(&format!("{VENDOR_PREFIX}{vendor}"));
+        // The next full second: what was recorded in the second before the registration is older.
+        let at = at.saturating_add(std::time::Duration::from_millis(999));
+        for slot in &self.registrations {
+            // The first thread takes the slot; a loser reads its key and goes on.
+            let (known, at_s) = slot.get_or_init(|| (key, AtomicU32::new(0)));
+            if *known == key {
+                // Relaxed: a decision at the same moment may read the evidence of before.
+                at_s.fetch_max(seconds(at), Ordering::Relaxed);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns the second of the registration at the vendor whose signal has this key; 0 if there was none.
+    fn registered_s(&self, key: u64) -> u32 {
+        let known = self.registrations.iter().map_while(OnceLock::get).find(|(known, _)| *known == key);
+        known.map_or(0, |(_, at_s)| at_s.load(Ordering::Relaxed))
+    }
+
+    /// Returns the time of the registration at the vendor of this signal; the beginning of time if there was none.
+    pub(crate) fn registered_at(&self, vendor: Option<SignalId>) -> Timestamp {
+        let row = vendor.and_then(|id| self.row(id));
+        Timestamp::from_millis(row.map_or(0, |row| i64::from(self.registered_s(row.key())) * 1000))
+    }
+
+    /// Returns the second of the registration that a fetcher's evidence behind a vendor has to follow; 0 for none.
+    #[inline]
+    pub(crate) fn valid_from_s(&self, row: &SignalRow, fetcher: FetcherId) -> u32 {
+        if self.signed.contains(fetcher) { self.registered_s(row.key()) } else { 0 }
     }
 
     /// Returns the name of a response's heuristic as a signal of one side; `None` if it only says how the response was
@@ -310,7 +359,14 @@ impl HostSignals {
             let Some(cell) = all.cell(observation.fetcher, observation.kind) else { return };
             cell.observe(decay, observation, false);
             let Some(row) = self.row(id).filter(|_| !Self::is_category(id)) else { continue };
+            let valid_from_s = self.valid_from_s(row, observation.fetcher);
+            if seconds(observation.at) < valid_from_s {
+                continue;
+            }
             if let Some(cell) = row.cell(observation.fetcher, observation.kind) {
+                if cell.turned_s() < valid_from_s {
+                    cell.restart(valid_from_s);
+                }
                 cell.observe(decay, observation, side == SignalSide::Blocked);
             }
             if row.observations.fetch_add(1, Ordering::Relaxed) % OBSERVATIONS_PER_RATING == OBSERVATIONS_PER_RATING - 1
@@ -378,7 +434,6 @@ fn side_row(side: SignalSide) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fetchwise_types::time::Timestamp;
 
     const BEGIN_MS: i64 = 1_800_000_000_000;
 

@@ -25,7 +25,7 @@ use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::files::FileSuffixes;
 use fetchwise_types::heuristic::url::{ContentKind, FLAGS, UrlFeatures, suffix_of};
 use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, REDIRECTED_BY, SHORT_PAGE, SHORT_PAGE_TRUE, SITE_SATURATED};
-use fetchwise_types::registry::{FetcherId, Registry};
+use fetchwise_types::registry::{FetcherId, FetcherSet, Registry};
 use fetchwise_types::time::Timestamp;
 pub(crate) use host_signal_counts::SignalCounts;
 pub(crate) use host_signal_counts::SignalObservation;
@@ -217,6 +217,11 @@ impl Evidence {
             suffixes,
             days_since_ms: AtomicI64::new(i64::MIN),
         }
+    }
+
+    /// Sets which candidates sign: registrations at vendors are about them.
+    pub(crate) fn with_signed(self, signed: FetcherSet) -> Self {
+        Self { signals: self.signals.with_signed(signed), ..self }
     }
 
     /// Returns the scale of the weights.

@@ -10,7 +10,6 @@ use std::cmp::Ordering;
 use super::{Choice, Policy, View};
 use crate::score::{Scored, Specificity};
 use fetchwise_types::decision::Rule;
-use fetchwise_types::registry::PROBE_FETCHER;
 
 /// Decayed attempts on a domain above which a fetcher has evidence there.
 const EVIDENCE_ATTEMPTS: f64 = 0.3;
@@ -96,7 +95,7 @@ impl Policy for Confident {
             return later(view);
         }
         let confident = best(view.eligible().filter(|c| c.is_confident(view.settings)), |c| -c.cost);
-        let probe = || view.eligible().find(|c| &*c.spec.name == PROBE_FETCHER).map(|c| (c, Rule::ProbeFirst));
+        let probe = || view.eligible().find(|c| c.is_probe).map(|c| (c, Rule::ProbeFirst));
         let choice = confident.map(|c| (c, Rule::CheapestConfident)).or_else(probe);
         first(view, choice.or_else(|| best(view.eligible(), |c| c.index).map(|c| (c, Rule::Index)))?)
     }

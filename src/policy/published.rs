@@ -18,7 +18,7 @@ use crate::score::confidence;
 use fetchwise_types::attempt::{Attempt, Hint};
 use fetchwise_types::decision::Rule;
 use fetchwise_types::heuristic::url::UrlFeatures;
-use fetchwise_types::registry::{FetcherId, PROBE_FETCHER, canonical};
+use fetchwise_types::registry::{FetcherId, canonical};
 use fetchwise_types::time::Timestamp;
 
 /// The published minimum of attempts.
@@ -132,7 +132,7 @@ impl Policy for Published {
         let learned = self.learned(view)?;
         let (fetcher, rule) = match (view.is_first(), learned) {
             (true, Some(id)) => (id, Rule::Published),
-            (true, None) => (untried(view, PROBE_FETCHER).or_else(|| first_untried(view))?, Rule::ProbeFirst),
+            (true, None) => (untried_probe(view).or_else(|| first_untried(view))?, Rule::ProbeFirst),
             (false, learned) => (escalate(view, learned.is_some())?, Rule::Published),
         };
         Some(Choice { fetcher, rule, propensity: 1.0 })
@@ -165,6 +165,10 @@ fn untried(view: &View<'_>, name: &str) -> Option<FetcherId> {
     view.candidates.iter().find(|c| !c.tried && &*c.spec.name == name).map(|c| c.id)
 }
 
+fn untried_probe(view: &View<'_>) -> Option<FetcherId> {
+    view.candidates.iter().find(|c| !c.tried && c.is_probe).map(|c| c.id)
+}
+
 fn first_untried(view: &View<'_>) -> Option<FetcherId> {
     view.candidates.iter().find(|c| !c.tried).map(|c| c.id)
 }
@@ -172,7 +176,7 @@ fn first_untried(view: &View<'_>) -> Option<FetcherId> {
 /// Returns the published escalation, which is one step: an empty page leads to the browser, and a block of a probe to
 /// stealth. A block of a learned fetcher ends the URL, as does every other failure.
 fn escalate(view: &View<'_>, learned: bool) -> Option<FetcherId> {
-    let probed = !learned && view.candidates.iter().any(|c| c.tried && &*c.spec.name == PROBE_FETCHER);
+    let probed = !learned && view.candidates.iter().any(|c| c.tried && c.is_probe);
     match view.hint {
         _ if view.attempts > 1 => None,
         Some(Hint::Blocked) if probed => untried(view, "playwright_stealth"),

@@ -24,6 +24,20 @@ use fetchwise_types::time::Timestamp;
 /// The candidates of one decision, on the stack.
 pub(crate) type Candidates<'a> = arrayvec::ArrayVec<Scored<'a>, MAX_CANDIDATES>;
 
+/// Decayed attempts of a twin below which they do not stand in.
+const MIN_TWIN_ATTEMPTS: f64 = 1e-6;
+
+/// Adds pseudo-attempts to all pairs.
+#[inline(always)]
+fn add_prior(weights: &mut Weights, &(_, success, total): &PseudoAttempts) {
+    weights.success += success;
+    weights.total += total;
+    weights.recent_success += success;
+    weights.recent_total += total;
+    weights.alert_success += success;
+    weights.alert_total += total;
+}
+
 /// One step of a walk for a trace: one candidate's estimate, moved by one level.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step<'s> {
@@ -132,6 +146,8 @@ pub(crate) struct Walk<'w> {
     pub(crate) kind: ContentKind,
     now: Timestamp,
     cache: Option<&'w GeneralCache>,
+    /// The candidates that sign, each with its twin.
+    pub(crate) twins: &'w [(FetcherId, FetcherId)],
     pub(crate) own: Group,
     /// The group of a site's other domains.
     others: Group,
@@ -191,6 +207,7 @@ impl<'w> Walk<'w> {
             kind,
             now,
             cache: None,
+            twins: &[],
             own,
             others,
         }
@@ -199,6 +216,11 @@ impl<'w> Walk<'w> {
     /// Keeps the estimates by general evidence in `cache`, which was made for the same settings and candidates.
     pub(crate) fn with_cache(self, cache: &'w GeneralCache) -> Self {
         Self { cache: Some(cache), ..self }
+    }
+
+    /// Lets the evidence of unsigned twins stand in where candidates that sign have none.
+    pub(crate) fn with_twins(self, twins: &'w [(FetcherId, FetcherId)]) -> Self {
+        Self { twins, ..self }
     }
 
     /// Scores all candidates; without `local` as if there were no evidence of site, domain and section.
@@ -267,6 +289,13 @@ impl<'w> Walk<'w> {
                 (candidate.spent_ms, candidate.spent_on) = (weights.duration_ms, weights.total);
             }
         });
+        for &(signed, _) in self.twins {
+            let weights = self.with_twin(self.evidence.global(), (self.own, None), self.down, signed);
+            if let (Some(weights), Some(candidate)) = (weights, candidates.get_mut(signed.index())) {
+                candidate.block = (weights.blocked + 0.1) / (weights.total + 1.0);
+                (candidate.spent_ms, candidate.spent_on) = (weights.duration_ms, weights.total);
+            }
+        }
         start_costs(candidates, self.settings.global_weight);
     }
 
@@ -404,19 +433,18 @@ impl<'w> Walk<'w> {
 
     /// Moves each candidate's estimate towards its success rate on this level.
     fn pull(&self, candidates: &mut Candidates<'_>, at: &LevelInput<'_>, trace: &mut impl Trace) {
-        let mut seen = 0u64;
+        let mut seen = if self.twins.is_empty() { 0u64 } else { self.pull_with_twins(candidates, at, trace) };
+        let moved = seen;
         if let Some(entry) = at.entry.filter(|_| at.scale > 0.0) {
             entry.each_weights(at.group, at.also, self.down * at.scale, |id, weights| {
                 let Some(candidate) = candidates.get_mut(id.index()) else { return };
+                if moved & 1 << id.index() != 0 {
+                    return;
+                }
                 let mut weights = *weights;
-                if let Some(&(_, success, total)) = at.priors.iter().find(|prior| prior.0 == id) {
+                if let Some(prior) = at.priors.iter().find(|prior| prior.0 == id) {
                     seen |= 1 << id.index();
-                    weights.success += success;
-                    weights.total += total;
-                    weights.recent_success += success;
-                    weights.recent_total += total;
-                    weights.alert_success += success;
-                    weights.alert_total += total;
+                    add_prior(&mut weights, prior);
                 }
                 self.pull_one(candidate, at, &weights, trace);
             });
@@ -436,6 +464,45 @@ impl<'w> Walk<'w> {
                 self.pull_one(candidate, at, &weights, trace);
             }
         }
+    }
+
+    /// Moves the estimates of candidates that sign by their evidence and that of their twins, without the twins' blocks:
+    /// those are what a signature may change. A candidate that was blocked on this level has its own evidence only.
+    /// Returns the bits of the candidates that were moved.
+    #[cold]
+    fn pull_with_twins(&self, candidates: &mut Candidates<'_>, at: &LevelInput<'_>, trace: &mut impl Trace) -> u64 {
+        let mut moved = 0;
+        let Some(entry) = at.entry.filter(|_| at.scale > 0.0) else { return moved };
+        for &(signed, _) in self.twins {
+            let weights = self.with_twin(entry, (at.group, at.also), self.down * at.scale, signed);
+            let (Some(mut weights), Some(candidate)) = (weights, candidates.get_mut(signed.index())) else { continue };
+            if let Some(prior) = at.priors.iter().find(|prior| prior.0 == signed) {
+                add_prior(&mut weights, prior);
+            }
+            moved |= 1 << signed.index();
+            self.pull_one(candidate, at, &weights, trace);
+        }
+        moved
+    }
+
+    /// Returns the weights of a candidate that signs, together with its twin's; `None` if its own are all there is.
+    fn with_twin(
+        &self,
+        entry: &Entry,
+        (group, also): (Group, Option<Group>),
+        down: f64,
+        signed: FetcherId,
+    ) -> Option<Weights> {
+        let twin = self.twins.iter().find(|(id, _)| *id == signed)?.1;
+        let (mut own, mut of_twin) = (Weights::default(), None);
+        entry.each_weights(group, also, down, |id, weights| {
+            if id == signed {
+                own = *weights;
+            } else if id == twin {
+                of_twin = Some(weights.without_blocks());
+            }
+        });
+        of_twin.filter(|of_twin| own.blocked <= 0.0 && of_twin.total > MIN_TWIN_ATTEMPTS).map(|more| own.plus(&more))
     }
 
     #[inline(always)]

@@ -26,13 +26,15 @@ impl Walk<'_> {
     ) {
         let weight = self.settings.host_signal_weight;
         if let Some((id, row)) = here.served {
-            self.apply_signal_row(candidates, row, weight, Some(id), false, trace);
+            self.apply_signal_row(candidates, row, weight, (Some(id), None), false, trace);
         }
+        // Evidence of before the registration at the vendor says nothing about signed requests since.
+        let registered = here.vendor.map(|(_, row)| row);
         if let Some(row) = here.all_blocks {
-            self.apply_signal_row(candidates, row, weight * CATEGORY_WEIGHT_FACTOR, None, false, trace);
+            self.apply_signal_row(candidates, row, weight * CATEGORY_WEIGHT_FACTOR, (None, registered), false, trace);
         }
         if let Some((id, row)) = here.vendor {
-            self.apply_signal_row(candidates, row, weight, Some(id), true, trace);
+            self.apply_signal_row(candidates, row, weight, (Some(id), Some(row)), true, trace);
         }
     }
 
@@ -42,13 +44,18 @@ impl Walk<'_> {
         candidates: &mut Candidates<'_>,
         row: &SignalRow,
         weight: f64,
-        signal: Option<SignalId>,
+        (signal, vendor): (Option<SignalId>, Option<&SignalRow>),
         is_vendor: bool,
         trace: &mut impl Trace,
     ) {
         let priors = self.priors.of_signal(row.key(), self.kind);
         for c in candidates.iter_mut() {
             let Some(cell) = row.cell(c.id, self.kind) else { continue };
+            let valid_from_s = vendor.map_or(0, |vendor| self.evidence.signals().valid_from_s(vendor, c.id));
+            if valid_from_s > cell.turned_s() || valid_from_s > 0 && !is_vendor {
+                c.turned_s = c.turned_s.max(valid_from_s);
+                continue;
+            }
             if is_vendor {
                 (c.host_weight, c.turned_s) = (cell.weight(), cell.turned_s());
             }

@@ -102,6 +102,8 @@ pub struct Scored<'a> {
     pub tried: bool,
     /// Whether its breaker on this domain is open.
     pub open: bool,
+    /// Whether it is the one that probes.
+    pub(crate) is_probe: bool,
     /// The cost of a request here, in plain requests: as configured, or as measured.
     pub cost: f64,
     /// The probability of success, 0 to 1.
@@ -143,6 +145,7 @@ impl<'a> Scored<'a> {
             spec,
             tried: false,
             open: false,
+            is_probe: false,
             success: spec.prior,
             general_success: spec.prior,
             block: 0.1,

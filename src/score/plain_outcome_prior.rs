@@ -10,7 +10,7 @@
 use super::estimate::{Candidates, Step, Trace, Walk};
 use crate::evidence::{Entry, Group, Weights};
 use fetchwise_types::attempt::Hint;
-use fetchwise_types::registry::{Class, MAX_CANDIDATES};
+use fetchwise_types::registry::{Class, FetcherId, MAX_CANDIDATES};
 
 /// Decayed failures below which the estimates do not change.
 const MIN_FAILURES: f64 = 0.1;
@@ -27,10 +27,25 @@ impl Walk<'_> {
         is_blocking: bool,
         trace: &mut impl Trace,
     ) {
+        let Some(entry) = entry.filter(|_| self.settings.plain_outcome_weight > 0.0) else { return };
+        let Some(plain) = candidates.iter().find(|c| c.spec.class == Class::Plain).map(|c| c.id) else { return };
+        // Requests without a signature show most of what those with one show, and the other way round.
+        if let Some((_, twin)) = self.twins.iter().find(|(signed, _)| *signed == plain) {
+            self.apply_outcomes_of(*twin, candidates, (entry, also), is_blocking, trace);
+        }
+        self.apply_outcomes_of(plain, candidates, (entry, also), is_blocking, trace);
+    }
+
+    fn apply_outcomes_of(
+        &self,
+        plain: FetcherId,
+        candidates: &mut Candidates<'_>,
+        (entry, also): (&Entry, Option<Group>),
+        is_blocking: bool,
+        trace: &mut impl Trace,
+    ) {
         let weight = self.settings.plain_outcome_weight;
-        let Some(entry) = entry.filter(|_| weight > 0.0) else { return };
-        let Some(of_plain) = candidates.iter().find(|c| c.spec.class == Class::Plain) else { return };
-        let (plain, turned_s) = (of_plain.id, of_plain.turned_s);
+        let turned_s = candidates.get(plain.index()).map_or(0, |c| c.turned_s);
         let mut outcomes = Weights::default();
         entry.each_weights(self.own, also, self.down, |id, weights| {
             if id == plain {

@@ -76,8 +76,10 @@ impl Priors {
         for prior in priors {
             let Some(id) = registry.find(&prior.fetcher) else { continue };
             let key = prior_key(&prior.kind, &prior.value);
-            let pseudo = (id, prior.success_rate * prior.samples, prior.samples);
-            all.by_key.iter_mut().for_each(|by_key| add(by_key.entry(key).or_default(), pseudo));
+            for id in with_signed(registry, id) {
+                let pseudo = (id, prior.success_rate * prior.samples, prior.samples);
+                all.by_key.iter_mut().for_each(|by_key| add(by_key.entry(key).or_default(), pseudo));
+            }
         }
         for (hint, rates) in HINT_RATES {
             for (id, spec) in registry.candidates() {
@@ -106,7 +108,9 @@ impl Priors {
                     of_hint.push(pseudo);
                 }
                 kind if is_portable(kind) => {
-                    add(self.by_key[content].entry(prior_key(kind, &prior.value)).or_default(), pseudo);
+                    let of_key = self.by_key[content].entry(prior_key(kind, &prior.value)).or_default();
+                    // The attempts after a block, and behind a vendor, are about requests without a signature.
+                    with_signed(registry, id).for_each(|id| add(of_key, (id, pseudo.1, pseudo.2)));
                 }
                 _ => {}
             }
@@ -129,6 +133,12 @@ impl Priors {
     pub(super) fn of_key(&self, key: u64, content: ContentKind) -> &[PseudoAttempts] {
         of(&self.by_key[content as usize], key)
     }
+}
+
+/// Returns a fetcher and the candidates that make its requests with a signature.
+fn with_signed(registry: &Registry, id: FetcherId) -> impl Iterator<Item = FetcherId> {
+    let signed = registry.twins().iter().filter(move |(_, twin)| *twin == id).map(|(signed, _)| *signed);
+    std::iter::once(id).chain(signed)
 }
 
 #[inline]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::{ActiveRouter, Selector, Sink, VisitSettings};
+use super::{ActiveRouter, AfterRefusal, Selector, Sink, VisitSettings};
 use crate::backoff::BackoffSettings;
 use crate::error::Error;
 use crate::evidence::Evidence;
@@ -43,6 +43,7 @@ pub struct SelectorBuilder {
     pace: Option<Box<Pace>>,
     open: Option<Opener>,
     is_exact: bool,
+    after_refusal: AfterRefusal,
 }
 
 /// Fills a new selector with earlier evidence, and sets the sink for new attempts.
@@ -79,6 +80,7 @@ impl Default for SelectorBuilder {
             pace: None,
             open: None,
             is_exact: false,
+            after_refusal: AfterRefusal::default(),
         }
     }
 }
@@ -199,6 +201,13 @@ impl SelectorBuilder {
         self
     }
 
+    /// Sets what happens on hosts that block the fetchers that sign. Without such a fetcher it has no effect.
+    #[must_use]
+    pub fn after_refusal(mut self, after_refusal: AfterRefusal) -> Self {
+        self.after_refusal = after_refusal;
+        self
+    }
+
     /// Makes visits respect the paces of hosts. Without this, or with [`PaceMode::Off`], the requests of a visit go out
     /// at once, and the only cost is the check.
     #[must_use]
@@ -242,7 +251,7 @@ impl SelectorBuilder {
             priors,
             prior_list: self.priors,
             importances: Importances::default(),
-            evidence: Evidence::new(decay, self.max_keys, self.suffixes, self.is_exact),
+            evidence: Evidence::new(decay, self.max_keys, self.suffixes, self.is_exact).with_signed(registry.signed()),
             recorder: MetricsRecorder::new(registry.candidates_len()),
             general: GeneralCache::new(registry.candidates_len(), self.is_exact),
             registry,
@@ -257,6 +266,7 @@ impl SelectorBuilder {
             clock: self.clock,
             state: Arc::new(State::default()),
             pace: self.pace,
+            after_refusal: self.after_refusal,
         };
         if let Some(open) = self.open {
             open(&mut selector)?;

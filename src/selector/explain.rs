@@ -50,9 +50,10 @@ impl Selector {
         let settings = Settings { explore_rate: 0.0, last_ditch: 0.0, ..self.settings.clone() };
         let mut candidates = Candidates::new();
         let guard = self.evidence.guard();
-        self.enlist(&mut candidates, None, context);
+        self.enlist(&mut candidates, None, [None; 2], context);
         let (priors, importances) = (&self.priors, &self.importances);
-        let walk = Walk::new(&self.evidence, priors, importances, &settings, &guard, features, context.now);
+        let walk = Walk::new(&self.evidence, priors, importances, &settings, &guard, features, context.now)
+            .with_twins(self.registry.twins());
         let sources = HeuristicSources { url, extractors: &self.extractors, heuristics: context.heuristics };
         walk.run(&mut candidates, sources, context.hint, None, &mut NoTrace);
         let decision = self.choose(url, &candidates, &settings, (0, false), context);

@@ -17,7 +17,7 @@ use arrayvec::ArrayVec;
 use url::Url;
 
 use crate::backoff::{BackoffSettings, LinkState};
-use crate::evidence::{Breaker, Entry, Evidence, Guard, Weights};
+use crate::evidence::{Breaker, Entry, Evidence, Guard, ShownSignals, Weights, day_of};
 use crate::metrics::recorder::MetricsRecorder;
 use crate::policy::{Policy, View};
 use crate::score::estimate::{Candidates, HeuristicSources, Local, LocalKeys, NoTrace, Trace, Walk};
@@ -32,7 +32,7 @@ use fetchwise_types::attempt::{Attempt, Hint, Tag};
 use fetchwise_types::decision::{Decision, Rule, Selection, Source};
 use fetchwise_types::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity, is_of_url};
 use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, SITE_SATURATED, UrlExtractor};
-use fetchwise_types::registry::{FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
+use fetchwise_types::registry::{FetcherId, FetcherSet, FetcherSpec, Registry};
 use fetchwise_types::time::{Clock, Timestamp};
 
 mod active_router;
@@ -48,6 +48,7 @@ mod proptests;
 pub mod replication;
 #[cfg(feature = "journal")]
 mod restore;
+mod signed_arms;
 mod sink;
 mod vendor_outlook;
 
@@ -58,6 +59,7 @@ pub use crate::score::priors::{PortablePrior, Prior};
 pub(crate) use active_router::ActiveRouter;
 pub use admin::{LinkAtRisk, PausedHost, RiskReason};
 pub use builder::SelectorBuilder;
+pub use signed_arms::AfterRefusal;
 pub use sink::{Released, Sink, SinkError};
 
 /// Everything that a decision depends on besides the URL.
@@ -142,6 +144,7 @@ pub(crate) enum HostRisk {
 /// - `explain.rs`: [`explain`](Self::explain); `vendor_outlook.rs`: fetchers behind the same vendor
 /// - `pauses.rs`: pauses of hosts, half-open trials of fetchers, and pauses that other nodes report
 /// - `admin.rs`: the operator's view: paused hosts, links at risk, ban rates, and forgetting
+/// - `signed_arms.rs`: hosts that refuse the fetchers that sign, and registrations at vendors
 /// - `replay.rs`: restoring evidence from a journal; `replication.rs`: evidence of other processes
 /// - `crate::visit`: [`visit`](Self::visit), and `remote_attempts.rs` there: attempts of other processes
 ///
@@ -180,6 +183,7 @@ pub struct Selector {
     clock: Arc<Clock>,
     state: Arc<State>,
     pace: Option<Box<Pace>>,
+    after_refusal: AfterRefusal,
 }
 
 impl fmt::Debug for Selector {
@@ -551,10 +555,15 @@ impl Selector {
         if let Some(until) = host_pause.filter(|_| !context.host_trial) {
             return Decision::Paused { until, host: true };
         }
-        self.enlist(candidates, domain, context);
+        let signals = match self.registry.signed().is_empty() {
+            true => [None; 2],
+            false => local.shown_signals(day_of(context.now)),
+        };
+        self.enlist(candidates, domain, signals, context);
         let (priors, importances) = (&self.priors, &self.importances);
         let walk = Walk::new(&self.evidence, priors, importances, &self.settings, guard, features, context.now)
-            .with_cache(&self.general);
+            .with_cache(&self.general)
+            .with_twins(self.registry.twins());
         let sources = HeuristicSources { url, extractors: &self.extractors, heuristics: context.heuristics };
         walk.run(candidates, sources, context.hint, Some(local), trace);
         if let Some(wanted) = context.wanted.and_then(|id| candidates.get(id.index())) {
@@ -594,20 +603,29 @@ impl Selector {
         let source = match choice.rule {
             Rule::Explore => Source::Explore,
             _ if chosen.is_confident(settings) => Source::Learned,
-            _ if &*chosen.spec.name == PROBE_FETCHER => Source::Probe,
+            _ if chosen.is_probe => Source::Probe,
             _ => Source::Inferred,
         };
         Decision::Selected(selection(chosen, source, choice.rule, choice.propensity))
     }
 
     /// Adds every candidate to the list, with what is known before the walk.
-    fn enlist<'s>(&'s self, candidates: &mut Candidates<'s>, domain: Option<&Entry>, context: &SelectContext<'_>) {
+    fn enlist<'s>(
+        &'s self,
+        candidates: &mut Candidates<'s>,
+        domain: Option<&Entry>,
+        signals: ShownSignals,
+        context: &SelectContext<'_>,
+    ) {
         let with_breakers = domain.filter(|entry| entry.has_breakers());
+        let standing = self.standing(domain, signals, context.now);
+        let probe = self.registry.probe();
         for (id, spec) in self.registry.candidates() {
             let open = with_breakers.is_some_and(|entry| self.is_open(entry.breaker(id), context.now));
             candidates.push(Scored {
-                tried: context.excluded.contains(id),
+                tried: context.excluded.contains(id) || standing.leaves_out(spec, id, domain, context.now),
                 open,
+                is_probe: probe == Some(id),
                 host_weight: self.settings.level_weight,
                 ..Scored::unknown(id, spec)
             });

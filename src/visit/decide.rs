@@ -146,6 +146,10 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             Decision::Paused { until, .. } => {
                 Err(NoSelection::Ended(VisitOutcome::Paused { until, whom: WaitScope::Link }))
             }
+            Decision::GiveUp | Decision::NoViableFetcher if self.is_left_by_policy(now) => {
+                self.last.message = "the site refuses signed requests, and no other fetcher may go on there".to_owned();
+                Err(NoSelection::Failed(ErrorType::Known(ErrorKind::LeftByPolicy)))
+            }
             Decision::NoViableFetcher if first && self.last.error.is_none() => Err(NoSelection::NoViableFetcher),
             Decision::GiveUp | Decision::NoViableFetcher => Err(self.no_fetcher_left()),
         }
@@ -155,6 +159,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         // The URL was checked when the visit began. After a failure at another host, that host's evidence decides.
         let url = self.landed.as_deref().filter(|_| self.attempts > 0).unwrap_or_else(|| self.url.borrow());
         self.selector.select_with_host_risk(url, context).map_err(|_| NoSelection::Ended(VisitOutcome::NoFetcher))
+    }
+
+    /// Returns whether the crawl's policy leaves the host that the last decision was about.
+    fn is_left_by_policy(&self, now: Timestamp) -> bool {
+        let url = self.landed.as_deref().filter(|_| self.attempts > 0).unwrap_or_else(|| self.url.borrow());
+        self.selector.is_left_by_policy(url, now)
     }
 
     /// Returns the domain whose evidence the next decision reads.

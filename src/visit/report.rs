@@ -21,7 +21,7 @@ use fetchwise_types::attempt::{
 };
 use fetchwise_types::decision::Selection;
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
-use fetchwise_types::heuristic::{Heuristic, REDIRECTED_BY};
+use fetchwise_types::heuristic::{ASKS_SIGNATURE, CHARGES, Heuristic, REDIRECTED_BY};
 use fetchwise_types::registry::FetcherSpec;
 use fetchwise_types::response::{Header, header};
 use fetchwise_types::time::Timestamp;
@@ -278,7 +278,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             known.to_mut().append(&mut heuristics);
         }
         let shown = answer.heuristics.iter().filter(|shown| !known.contains(shown));
-        let tags = heuristics.into_iter().chain(known.iter().cloned()).chain(shown.cloned()).map(Tag::from).collect();
+        let shown = shown.cloned().chain(self.signs_of_identity(answer));
+        let tags = heuristics.into_iter().chain(known.iter().cloned()).chain(shown).map(Tag::from).collect();
         let name = self.selector.fetcher_name(selection.fetcher);
         let Ok(mut attempt) = Attempt::tagged(url, name, at, tags) else { return };
         attempt.success = error.is_none();
@@ -307,6 +308,17 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         span.recorded(&attempt);
         // The log reports its own errors; the attempt is in memory anyway.
         let _ = self.selector.record_with_heuristics(attempt, &known, now);
+    }
+
+    /// Returns what a response says to a crawler that signs: that it wants a signature, or money.
+    fn signs_of_identity(&self, answer: &FetchResult) -> Vec<Heuristic> {
+        if !self.selector.candidates().any(|(_, spec)| spec.signed) {
+            return Vec::new();
+        }
+        let asks = header(&answer.headers, "accept-signature").is_some();
+        let charges = answer.outcome == Outcome::PaymentRequired;
+        let signs = [(asks, ASKS_SIGNATURE), (charges, CHARGES)].into_iter().filter(|(is_there, _)| *is_there);
+        signs.map(|(_, name)| Heuristic::flag(name)).collect()
     }
 
     /// Keeps what the visit's end reports about the last attempt.

@@ -20,3 +20,4 @@ mod portable_records;
 #[cfg(feature = "pipeline")]
 mod robots;
 mod selector;
+mod signed_arms;

@@ -19,8 +19,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
+use fetchwise::config::SigningMode;
+
 use crate::commands::command_line::{Cli, Command};
 use crate::parse::global::ColorArg;
+use crate::setup::identity::signing_mode;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, is_plain, note, note_labelled};
@@ -78,7 +81,12 @@ fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failure> {
     let mut global = cli.global.clone();
     // Every other command reads the table of `--router`; this one writes it.
     let table = if matches!(cli.command, Command::Export(_)) { global.router.take() } else { None };
-    let settings = Settings::resolve(&global)?;
+    let mut settings = Settings::resolve(&global)?;
+    settings.config.signing = match &cli.command {
+        // The crawlers of a server make their requests themselves. The demo's sites know no crawler.
+        Command::Serve(_) | Command::Demo(_) => Some(SigningMode::Never),
+        _ => Some(signing_mode(&settings)?),
+    };
     match &cli.command {
         Command::Fetch(args) => commands::fetch::run(args, &settings, out),
         Command::Fetchers(args) => commands::fetchers::run(args, &settings, out),

@@ -25,7 +25,7 @@ use fetchwise::fetch_result::{Block, FetchResult, Outcome as Answered};
 use fetchwise::heuristic::Heuristic;
 use fetchwise::policy::{self, Policy};
 use fetchwise::score::Settings;
-use fetchwise::selector::{PortablePrior, Selector, VisitSettings};
+use fetchwise::selector::{AfterRefusal, PortablePrior, Selector, VisitSettings};
 use fetchwise::time::{Clock, Timestamp};
 
 /// The time at which worlds begin. It is arbitrary, but the same in each run.
@@ -130,6 +130,7 @@ impl RunContext<'_> {
         let visits = VisitSettings { max_retries: 0, max_timeouts: u32::MAX, ..VisitSettings::default() };
         let backoff = BackoffSettings { host_block_threshold: u32::MAX, ..BackoffSettings::default() };
         let backoff = BackoffSettings { blocked_base: Duration::ZERO, failed_base: Duration::ZERO, ..backoff };
+        let builder = builder.after_refusal(AfterRefusal::Escalate);
         let builder = builder.settings(settings).visits(visits).backoff(backoff).policy(policy).portable_priors(priors);
         Ok(builder.around(begin).clock(Arc::clone(clock)).build()?)
     }

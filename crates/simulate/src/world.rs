@@ -273,6 +273,27 @@ impl World {
         Some(FetcherSpec { cost: of.cost, quality: of.quality, ..FetcherSpec::by_name(&of.name) })
     }
 
+    /// Returns the same world for a crawler that signs nothing: without the fetchers that sign.
+    #[must_use]
+    pub fn without_signed(&self) -> Self {
+        let is_kept: Vec<bool> = (0..self.fetchers.len()).map(|place| !self.is_signed(place)).collect();
+        let keep = |pass: &mut Vec<f64>| {
+            let mut kept = is_kept.iter();
+            pass.retain(|_| kept.next().is_none_or(|kept| *kept));
+        };
+        let mut world = self.clone();
+        for vendor in &mut world.vendors {
+            let shifted = vendor.shift.iter_mut().flat_map(|shift| &mut shift.settings);
+            vendor.settings.iter_mut().chain(shifted).for_each(|setting| keep(&mut setting.pass));
+        }
+        world.fetchers.retain(|fetcher| !FetcherSpec::by_name(&fetcher.name).signed);
+        world
+    }
+
+    fn is_signed(&self, place: usize) -> bool {
+        self.fetchers.get(place).is_some_and(|fetcher| FetcherSpec::by_name(&fetcher.name).signed)
+    }
+
     /// Returns the role of the fetcher at `place`: by its name or, if the name implies none, by its position in the
     /// file.
     pub(crate) fn role(&self, place: usize) -> Role {
@@ -405,7 +426,7 @@ pub const SHIPPED: [(&str, &str); 7] = [
 ];
 
 /// Further worlds, against policies that are tuned to [`SHIPPED`] only, as name and text of the file.
-pub const MORE: [(&str, &str); 17] = [
+pub const MORE: [(&str, &str); 20] = [
     ("newsroom", include_str!("../worlds/newsroom.toml")),
     ("flaky", include_str!("../worlds/flaky.toml")),
     ("restless", include_str!("../worlds/restless.toml")),
@@ -423,6 +444,9 @@ pub const MORE: [(&str, &str); 17] = [
     ("strict", include_str!("../worlds/strict.toml")),
     ("motley", include_str!("../worlds/motley.toml")),
     ("fickle", include_str!("../worlds/fickle.toml")),
+    ("I1", include_str!("../worlds/I1.toml")),
+    ("I0", include_str!("../worlds/I0.toml")),
+    ("I2", include_str!("../worlds/I2.toml")),
 ];
 
 /// The shipped worlds of [`PaceWorld`](crate::PaceWorld)s, as name and text of the file.
@@ -447,7 +471,8 @@ mod tests {
         for (name, text) in SHIPPED.into_iter().chain(MORE) {
             let world = parse(text).unwrap();
             assert!(world.name.starts_with(name), "{name}");
-            assert_eq!(world.fetchers.len(), 5);
+            assert_eq!(world.fetchers.len(), if name.starts_with('I') { 7 } else { 5 });
+            assert_eq!(world.without_signed().fetchers.len(), 5);
         }
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use url::{Position, Url};
 
-use crate::origin::{Challenge, Origin, Site, Tally};
+use crate::origin::{Certificate, Challenge, Origin, Site, Tally, VerifiedBots};
 
 /// Cost of a rendered page, in plain requests.
 pub const RENDER_COST: u64 = 20;
@@ -65,11 +65,14 @@ pub enum SiteKind {
     Reserved,
     /// Articles with `ETag` and `Last-Modified`, and 304 for a client that has the current version.
     Validators,
+    /// Articles for known bots that sign their requests and for user agents with the word `stealth`; a Cloudflare-like
+    /// challenge with status 403 for everybody else.
+    Verified,
 }
 
 impl SiteKind {
     /// All kinds, with the default number of sites of each.
-    pub const ALL: [(Self, usize); 19] = [
+    pub const ALL: [(Self, usize); 20] = [
         (Self::Static, 6),
         (Self::Shell, 2),
         (Self::Cloudflare, 1),
@@ -90,6 +93,7 @@ impl SiteKind {
         (Self::Toll, 0),
         (Self::Reserved, 0),
         (Self::Validators, 0),
+        (Self::Verified, 0),
     ];
 
     /// Returns whether any client can get pages there.
@@ -97,7 +101,7 @@ impl SiteKind {
         !matches!(self, Self::Forbidden | Self::Gone | Self::Declined | Self::Toll)
     }
 
-    fn site(self, pages: u32) -> Site {
+    fn site(self, pages: u32, bots: &VerifiedBots) -> Site {
         let challenge = |challenge, status| Site::Captcha {
             challenge,
             status,
@@ -124,6 +128,7 @@ impl SiteKind {
             Self::Toll => Site::Toll { price: "USD 0.01".to_owned() },
             Self::Reserved => Site::reserved("train-ai"),
             Self::Validators => Site::Validators { max_age: None, version: 0 },
+            Self::Verified => Site::verified(bots.clone()),
         };
         Site::CountRenders(Box::new(site))
     }
@@ -227,11 +232,21 @@ struct BenchmarkSite {
     paths: Vec<String>,
 }
 
+/// How the sites are served.
+#[derive(Clone, Debug, Default)]
+pub struct BenchmarkOptions {
+    /// Over https, with HTTP/2 and HTTP/1.1.
+    pub is_https: bool,
+    /// The bots that sites of the kind [`SiteKind::Verified`] know.
+    pub bots: VerifiedBots,
+}
+
 /// The benchmark sites while they are served.
 #[derive(Debug)]
 pub struct BenchmarkSites {
     sites: Vec<BenchmarkSite>,
     origin: Origin,
+    authority: Option<String>,
     /// Whether each submitted page is good, by URL.
     submitted: Mutex<HashMap<String, bool>>,
     unlisted: Mutex<u64>,
@@ -244,6 +259,14 @@ impl BenchmarkSites {
     /// # Errors
     /// Fails without a site, with more than [`MAX_SITES`] sites, and when an address cannot be bound.
     pub fn start(plans: &[SitePlan], pages: u32, seed: u64) -> io::Result<Self> {
+        Self::start_with(plans, pages, seed, &BenchmarkOptions::default())
+    }
+
+    /// Serves the planned sites as [`start`](Self::start) does, with `options`.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(plans: &[SitePlan], pages: u32, seed: u64, options: &BenchmarkOptions) -> io::Result<Self> {
         let count: usize = plans.iter().map(|plan| plan.count).sum();
         if !(1..=MAX_SITES).contains(&count) {
             let message = format!("invalid number of sites {count}: expected 1 to {MAX_SITES}");
@@ -259,10 +282,23 @@ impl BenchmarkSites {
         let sites: Vec<BenchmarkSite> = all.map(site).collect();
         let site = |site: &BenchmarkSite| {
             let pages = u32::try_from(site.paths.len()).unwrap_or(u32::MAX);
-            (site.host.clone(), site.kind.site(pages))
+            (site.host.clone(), site.kind.site(pages, &options.bots))
         };
-        let origin = Origin::start(sites.iter().map(site))?;
-        Ok(Self { sites, origin, submitted: Mutex::default(), unlisted: Mutex::default() })
+        let certificate = match options.is_https {
+            true => Some(Certificate::new(sites.iter().map(|site| site.host.clone()))?),
+            false => None,
+        };
+        let origin = match &certificate {
+            Some(certificate) => Origin::start_tls(sites.iter().map(site), certificate)?,
+            None => Origin::start(sites.iter().map(site))?,
+        };
+        let authority = certificate.as_ref().map(Certificate::authority_pem);
+        Ok(Self { sites, origin, authority, submitted: Mutex::default(), unlisted: Mutex::default() })
+    }
+
+    /// Returns the certificate of the authority that clients have to trust, as PEM, if the sites are served over https.
+    pub fn authority_pem(&self) -> Option<&str> {
+        self.authority.as_deref()
     }
 
     /// Returns all links in rounds: one page of each site, then the next page of each.
@@ -383,15 +419,23 @@ mod tests {
             SiteKind::Gone,
             SiteKind::Declined,
             SiteKind::Toll,
+            SiteKind::Verified,
         ] {
             assert_eq!(good(kind), (0, 2), "{kind:?}");
         }
         assert_eq!(good(SiteKind::Drift), (1, 1));
-        for kind in [SiteKind::Cloudflare, SiteKind::Datadome, SiteKind::Sly, SiteKind::Forbidden, SiteKind::Declined] {
+        for kind in [
+            SiteKind::Cloudflare,
+            SiteKind::Datadome,
+            SiteKind::Sly,
+            SiteKind::Forbidden,
+            SiteKind::Declined,
+            SiteKind::Verified,
+        ] {
             assert_eq!(ledger.kinds[&kind].blocked, 2, "{kind:?}");
         }
-        assert_eq!((ledger.total.blocked, ledger.total.renders, ledger.unlisted), (10, 0, 1));
-        assert_eq!((ledger.total.cost, ledger.total.servable), (34, 26));
+        assert_eq!((ledger.total.blocked, ledger.total.renders, ledger.unlisted), (12, 0, 1));
+        assert_eq!((ledger.total.cost, ledger.total.servable), (36, 28));
         let stealth = get(&sites.links()[3], "stealth");
         sites.submit(&SubmittedPage { url: sites.links()[3].clone(), text: stealth });
         assert_eq!(

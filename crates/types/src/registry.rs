@@ -98,6 +98,14 @@ pub struct FetcherSpec {
     pub false_success: f64,
     /// Whether it runs scripts.
     pub renders: bool,
+    /// Whether it signs its requests: a site can verify which crawler it is.
+    pub signed: bool,
+    /// Whether the site can tell which crawler it is: by a signature, or by the product token in its `User-Agent`. A
+    /// fetcher that does not contact the site declares itself too.
+    pub declared: bool,
+    /// The name of the fetcher that makes the same requests without a signature. Where a signed fetcher has no evidence,
+    /// that of its twin counts, except for blocks.
+    pub twin: Option<Box<str>>,
 }
 
 impl FetcherSpec {
@@ -113,7 +121,19 @@ impl FetcherSpec {
             Class::Unknown => (12.0, 0.5, 1.0, false),
         };
         let false_success = if renders { 0.0 } else { 0.05 };
-        Self { name: canonical(name).into(), class, cost, measures_cost: false, quality, prior, false_success, renders }
+        Self {
+            name: canonical(name).into(),
+            class,
+            cost,
+            measures_cost: false,
+            quality,
+            prior,
+            false_success,
+            renders,
+            signed: false,
+            declared: class == Class::Archive,
+            twin: None,
+        }
     }
 
     /// Returns a fetcher that makes plain HTTP requests.
@@ -155,17 +175,45 @@ impl FetcherSpec {
         Self { measures_cost: true, ..self }
     }
 
+    /// Returns the spec of a fetcher that signs its requests and otherwise makes those of `twin`.
+    ///
+    /// ```
+    /// use fetchwise_types::registry::FetcherSpec;
+    /// let signed = FetcherSpec::plain("my_signed").signed_twin_of("my_plain");
+    /// assert!(signed.signed && signed.declared);
+    /// assert_eq!(signed.twin.as_deref(), Some("my_plain"));
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn signed_twin_of(self, twin: &str) -> Self {
+        Self { twin: Some(canonical(twin).into()), ..self.signed() }
+    }
+
+    /// Returns the spec of a fetcher that signs its requests.
+    #[must_use]
+    #[inline]
+    pub fn signed(self) -> Self {
+        Self { signed: true, declared: true, ..self }
+    }
+
     /// Returns the default spec of `name`: the built-in names have their class, any other is [`Class::Unknown`].
     #[inline]
     pub fn by_name(name: &str) -> Self {
         let name = canonical(name);
+        if let Some((_, twin)) = SIGNED.iter().find(|(signed, _)| *signed == name) {
+            let Self { class, .. } = Self::by_name(twin);
+            return Self::new(name, class).signed_twin_of(twin);
+        }
         let class = BUILT_IN.iter().find(|(n, _)| *n == name).map_or(Class::Unknown, |&(_, class)| class);
         Self::new(name, class)
     }
 }
 
-/// The fetcher that probes: the cheapest one.
+/// The fetcher that probes, unless one that signs does: the cheapest one.
 pub const PROBE_FETCHER: &str = "direct_access";
+
+/// The names of the fetchers that sign, each with its twin. They are candidates only for a crawler with an identity.
+pub const SIGNED: [(&str, &str); 2] = [("direct_signed", PROBE_FETCHER), ("browser_signed", "playwright")];
 
 /// The built-in names, cheapest first within their kind.
 pub const BUILT_IN: &[(&str, Class)] = &[
@@ -275,6 +323,12 @@ pub struct Registry {
     slots: Box<[OnceLock<FetcherSpec>]>,
     candidates: usize,
     len: AtomicUsize,
+    /// The candidates that sign and have a twin, each with its twin, which need not be a candidate.
+    twins: Box<[(FetcherId, FetcherId)]>,
+    /// The candidates that sign.
+    signed: FetcherSet,
+    /// The candidate that probes.
+    probe: Option<FetcherId>,
     /// The places of the names that are no candidates, by hash: one more than the slot, or 0. A name lies at its hash, or
     /// in the next free place.
     index: Box<[AtomicU16]>,
@@ -300,10 +354,44 @@ impl Registry {
         }
         let mut slots: Vec<OnceLock<FetcherSpec>> = Vec::with_capacity(MAX_FETCHERS);
         let count = specs.len();
+        let mut signed = FetcherSet::EMPTY;
+        (0..).zip(&specs).filter(|(_, spec)| spec.signed).for_each(|(place, _)| signed.insert(FetcherId(place)));
+        let is_probe = |spec: &FetcherSpec| match signed.is_empty() {
+            true => &*spec.name == PROBE_FETCHER,
+            false => spec.class == Class::Plain,
+        };
+        let probe = specs.iter().position(is_probe).map(|place| FetcherId(place as u16));
+        let with_twins: Vec<(FetcherId, Box<str>)> =
+            (0..).zip(&specs).filter_map(|(place, spec)| Some((FetcherId(place), spec.twin.clone()?))).collect();
         slots.extend(specs.into_iter().map(OnceLock::from));
         slots.resize_with(MAX_FETCHERS, OnceLock::new);
         let index = std::iter::repeat_with(|| AtomicU16::new(0)).take(INDEX_PLACES).collect();
-        Ok(Self { slots: slots.into_boxed_slice(), candidates: count, len: AtomicUsize::new(count), index })
+        let slots = slots.into_boxed_slice();
+        let none = Box::default();
+        let mut registry =
+            Self { slots, candidates: count, len: AtomicUsize::new(count), twins: none, signed, probe, index };
+        let twins = with_twins.into_iter().filter_map(|(id, twin)| Some((id, registry.intern(&twin)?)));
+        let twins = twins.filter(|(id, twin)| id != twin).collect();
+        registry.twins = twins;
+        Ok(registry)
+    }
+
+    /// Returns the candidates that sign and have a twin, each with its twin. The twin need not be a candidate.
+    #[inline]
+    pub fn twins(&self) -> &[(FetcherId, FetcherId)] {
+        &self.twins
+    }
+
+    /// Returns the candidates that sign.
+    #[inline]
+    pub fn signed(&self) -> FetcherSet {
+        self.signed
+    }
+
+    /// Returns the candidate that probes: the first plain one if any candidate signs, else the one of this name.
+    #[inline]
+    pub fn probe(&self) -> Option<FetcherId> {
+        self.probe
     }
 
     /// Returns the number of candidates: smaller ids are theirs.
@@ -413,6 +501,20 @@ mod tests {
         assert_eq!(registry.candidates().count(), 2);
         assert_eq!(registry.spec(FetcherId(2)).map(|s| s.class), Some(Class::Unknown));
         assert_eq!(registry.find("nobody"), None);
+    }
+
+    #[test]
+    fn a_signed_fetcher_has_the_class_of_its_twin_and_probes() {
+        let names = ["direct_signed", "playwright", "browser_signed"];
+        let registry = Registry::new(names.map(FetcherSpec::by_name).to_vec()).unwrap();
+        // The first twin is no candidate, the second one is.
+        assert_eq!(registry.twins(), [(FetcherId(0), FetcherId(3)), (FetcherId(2), FetcherId(1))]);
+        assert_eq!(registry.names().last(), Some("direct_access"));
+        assert_eq!((registry.probe(), registry.signed().len()), (Some(FetcherId(0)), 2));
+        let spec = registry.spec(FetcherId(2)).unwrap();
+        assert_eq!((spec.class, spec.cost, spec.renders), (Class::Rendering, 20.0, true));
+        let unsigned = Registry::new(["playwright", "direct_access"].map(FetcherSpec::by_name).to_vec()).unwrap();
+        assert_eq!((unsigned.probe(), unsigned.twins().len()), (Some(FetcherId(1)), 0));
     }
 
     #[test]

@@ -92,7 +92,7 @@ async fn try_all(
     out: &mut Output,
 ) -> Result<Exit, Failure> {
     let available = FetcherAvailability::find(settings, &crawl_options.browser)?;
-    let selector = settings.config.selector().build().map_err(Failure::usage)?;
+    let selector = settings.config.selector_with_built_in().build().map_err(Failure::usage)?;
     let mut specs: Vec<FetcherSpec> = selector.candidates().map(|(_, spec)| spec.clone()).collect();
     if !args.fetcher.is_empty() {
         let wanted = args.fetcher.iter().map(|name| crate::setup::decider::candidate(&selector, name));

@@ -28,7 +28,7 @@ pub(crate) struct BrowserArgs {
 }
 
 /// The names of the browser fetchers.
-const BROWSERS: [&str; 2] = ["playwright", "playwright_stealth"];
+const BROWSERS: [&str; 3] = ["playwright", "playwright_stealth", "browser_signed"];
 
 /// The reason for a fetcher that the config lists and another program provides.
 const THIRD_PARTY: &str = "the config does not say how it gets pages, and fetchwise does not provide it";
@@ -118,6 +118,9 @@ impl<'s> FetcherAvailability<'s> {
     /// has it.
     pub(crate) fn unavailable_reason(&self, name: &str) -> Option<&str> {
         match name {
+            // They need what their unsigned twins need.
+            "browser_signed" => self.browser.as_ref().err().map(NoBrowser::reason),
+            "direct_signed" => None,
             PROBE_FETCHER => self.lacking.get(name).map(String::as_str),
             browser if BROWSERS.contains(&browser) && self.is_shipped_and_wanted(browser) => {
                 self.browser.as_ref().err().map(NoBrowser::reason)

@@ -7,21 +7,23 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::identity;
 use super::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, plain, shown};
 use crate::terminal::progress::ByteBar;
 use crate::terminal::warnings::{warn_rejected_snapshots, warn_torn_tail};
-use fetchwise::config::built_in_fetchers;
+use fetchwise::config::{SigningMode, built_in_fetchers};
 use fetchwise::detect::Detector;
 use fetchwise::evidence::decay::{DEFAULT_HALF_LIFE_DAYS, Decay};
 use fetchwise::journal::{self, LoadReport};
 use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::policy::Policy;
-use fetchwise::registry::{FetcherSpec, MAX_CANDIDATES, canonical};
+use fetchwise::registry::{Class, FetcherSpec, MAX_CANDIDATES, canonical};
 use fetchwise::rollout::{Event, RolloutState, RolloutStateError};
 use fetchwise::router::TableError;
 use fetchwise::selector::{Selector, SelectorBuilder};
+use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
 
 /// A command that wrote takes a snapshot if the log has this many records since the last one: a start reads that many
@@ -170,8 +172,10 @@ impl Settings {
     /// Returns a selector without evidence, for maintenance. It keeps every key, because its evidence goes into a
     /// snapshot.
     pub(crate) fn empty_selector(&self) -> Result<Selector, Failure> {
-        let builder = self.config.selector().around(self.clock.now()).max_keys(None);
-        builder.build().map_err(Failure::usage)
+        let builder = self.config.selector_with_built_in().around(self.clock.now()).max_keys(None);
+        let selector = builder.build().map_err(Failure::usage)?;
+        register(&selector, &identity::registrations(self)?);
+        Ok(selector)
     }
 
     /// Returns a function that does the same as [`Settings::empty_selector`], for later use in another thread.
@@ -179,12 +183,18 @@ impl Settings {
         &self,
     ) -> impl Fn() -> Result<Selector, fetchwise::error::Error> + Send + use<> {
         let (config, clock) = (self.config.clone(), Arc::clone(&self.clock));
-        move || config.selector().around(clock.now()).max_keys(None).build()
+        let registrations = identity::registrations(self).unwrap_or_default();
+        move || {
+            let selector = config.selector_with_built_in().around(clock.now()).max_keys(None).build()?;
+            register(&selector, &registrations);
+            Ok(selector)
+        }
     }
 
     /// Does the same as [`Settings::empty_selector`], with the paces of hosts.
     pub(crate) fn empty_selector_with_pace(&self) -> Result<Selector, Failure> {
-        let builder = self.config.selector().around(self.clock.now()).max_keys(None).pace(self.inspection_pace());
+        let builder =
+            self.config.selector_with_built_in().around(self.clock.now()).max_keys(None).pace(self.inspection_pace());
         builder.build().map_err(Failure::usage)
     }
 
@@ -208,12 +218,15 @@ impl Settings {
     /// Returns the candidates for a config without any: the built-in names, those in `seen` that the router table
     /// names, and the rest of `seen`.
     fn candidates(&self, seen: &[String]) -> Vec<FetcherSpec> {
-        let mut candidates = built_in_fetchers();
+        let mut candidates = self.config.with_signed_arms(built_in_fetchers());
         let routed: Vec<&str> = self.router.table.fetchers().collect();
         let (first, rest): (Vec<&String>, Vec<&String>) = seen.iter().partition(|name| routed.contains(&name.as_str()));
         for name in first.into_iter().chain(rest) {
-            if !candidates.iter().any(|known| *known.name == *canonical(name)) {
-                candidates.push(FetcherSpec::by_name(name));
+            let spec = FetcherSpec::by_name(name);
+            // A fetcher that signs, and the twin that it replaces, are candidates by the config only.
+            let is_replaced = |known: &FetcherSpec| known.name == spec.name || known.twin.as_ref() == Some(&spec.name);
+            if !spec.signed && !candidates.iter().any(is_replaced) && self.may_be_candidate(&spec) {
+                candidates.push(spec);
             }
         }
         if let Some(first) = candidates.get(MAX_CANDIDATES) {
@@ -228,6 +241,11 @@ impl Settings {
         candidates
     }
 
+    /// Returns whether the config's mode of signing permits a fetcher that only the log names.
+    fn may_be_candidate(&self, spec: &FetcherSpec) -> bool {
+        self.config.signing != Some(SigningMode::Always) || spec.class != Class::Stealth
+    }
+
     /// Returns a selector without evidence. Its candidates are those of the config, then `candidates`.
     fn selector(
         &self,
@@ -235,7 +253,17 @@ impl Settings {
         more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
     ) -> Result<Selector, Failure> {
         let builder = more(self.config.selector().around(self.clock.now()).portable_priors(self.portable_priors()?));
-        candidates.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)
+        let selector =
+            candidates.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)?;
+        // Before evidence is loaded, so that the attempts since the registration count.
+        register(&selector, &identity::registrations(self)?);
+        Ok(selector)
+    }
+}
+
+fn register(selector: &Selector, registrations: &[(String, Timestamp)]) {
+    for (vendor, at) in registrations {
+        selector.register_at_vendor(vendor, *at);
     }
 }
 

@@ -129,7 +129,7 @@ fn keys_that_cannot_be_used_end_every_command_with_2_and_the_way_out() {
     for (config, want) in [
         ("agent = 'http://bot.example'", "expected an https origin"),
         ("agent = 'https://bot.example'\nmode = 'sometimes'", "unknown variant `sometimes`"),
-        ("agent = 'https://bot.example'\nmode = 'learned'", "expected \"never\" or \"always\""),
+        ("agent = 'https://bot.example'\nafter_refusal = 'sulk'", "after_refusal"),
         ("mode = 'always'", "missing identity.agent"),
     ] {
         place.write("bad.toml", format!("[identity]\nkeys = 'keys'\n{config}\n"));

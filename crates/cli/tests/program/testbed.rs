@@ -82,3 +82,80 @@ fn invalid_sites_are_errors() {
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("casino") && ran.stderr.contains("cloudflare"), "{}", ran.stderr);
 }
+
+/// Runs a crawl of the links of some hosts, and returns its results and the ledger afterwards.
+#[cfg(feature = "identity")]
+fn crawl(place: &TestDir, places: &Value, wanted: &str, args: &[&str]) -> (Vec<Value>, Value) {
+    let all = ask("GET", places["links"].as_str().unwrap(), "");
+    let links: String = all.lines().filter(|link| link.contains(wanted)).flat_map(|link| [link, "\n"]).collect();
+    let links = place.write("links.txt", links);
+    let fetch = ["fetch", "--json", "--input", &links, "--no-browser", "--allow-network", "127.0.0.0/8", "--wait", "0"];
+    let crawl = place.run(&[&fetch[..], args].concat());
+    let ledger = ask("GET", places["ledger"].as_str().unwrap(), "");
+    assert!(matches!(crawl.code, 0 | 4), "{}", crawl.stderr);
+    (crawl.json(), serde_json::from_str(&ledger).unwrap())
+}
+
+#[cfg(feature = "identity")]
+#[test]
+fn a_signed_crawl_passes_where_bots_are_verified_and_leaves_a_site_that_refuses_it() {
+    let place = TestDir::new();
+    place.write("c.toml", "[identity]\nkeys = 'keys'\n");
+    let init = ["identity", "init", "--agent", "https://bot.example", "--name", "ExampleBot", "--json"];
+    let section =
+        place.run(&[&init[..], &["--config", "c.toml"]].concat()).one()["config"].as_str().unwrap().to_owned();
+    place.write("c.toml", &section);
+    assert_eq!(place.run(&["identity", "directory", "--out", "site", "--config", "c.toml"]).code, 0);
+    let site = |kind: &str, count, pages| format!("[[site]]\nkind = \"{kind}\"\ncount = {count}\npages = {pages}\n");
+    let sites = [site("static", 3, 5), site("verified", 3, 5), site("cloudflare", 1, 30), site("datadome", 1, 100)];
+    let sites = place.write("sites.toml", sites.concat());
+    let keys = "site/.well-known/http-message-signatures-directory";
+    let mut testbed =
+        place.spawn(&["testbed", "--json", "--tls", "--ca-file", "ca.pem", "--bot-keys", keys, "--sites", &sites]);
+    let said = lines(testbed.stdout.take().unwrap());
+    let places: Value = serde_json::from_str(&said.recv_timeout(PATIENCE).unwrap()).unwrap();
+    assert_eq!(places["ca_file"], "ca.pem");
+    place.write("always.toml", format!("{section}[http]\nca_file = 'ca.pem'\n"));
+    let learned = section.replacen("[identity]", "[identity]\nmode = 'learned'", 1);
+    place.write("learned.toml", format!("{learned}[http]\nca_file = 'ca.pem'\n"));
+    let fast = ["--config", "always.toml", "--pace", "off"];
+
+    // Hosts 2 to 7: open ones, and those that admit verified bots.
+    for host in 2..8 {
+        let (results, _) = crawl(&place, &places, &format!("https://127.0.77.{host}:"), &fast);
+        assert_eq!(results.len(), 5);
+        assert!(results.iter().all(|r| r["success"] == true && r["fetcher"] == "direct_signed"), "{results:#?}");
+    }
+    let ledger: Value = serde_json::from_str(&ask("GET", places["ledger"].as_str().unwrap(), "")).unwrap();
+    for kind in ["static", "verified"] {
+        let score = &ledger["kinds"][kind];
+        assert_eq!(
+            (&score["cost"], &score["blocked"], &score["sent"]),
+            (&json!(15), &json!(0), &json!(15)),
+            "{ledger:#}"
+        );
+    }
+
+    let (results, ledger) = crawl(&place, &places, "https://127.0.77.8:", &["--config", "always.toml"]);
+    let requests = ledger["kinds"]["cloudflare"]["requests"].as_u64().unwrap();
+    assert!((1..=16).contains(&requests), "{requests}");
+    assert!(results.iter().any(|result| result["error_type"] == "left_by_policy"), "{results:#?}");
+
+    let (results, ledger) =
+        crawl(&place, &places, "https://127.0.77.9:", &["--config", "learned.toml", "--data-dir", "other"]);
+    let requests = ledger["kinds"]["datadome"]["requests"].as_u64().unwrap();
+    assert!((1..=10).contains(&requests), "{requests}");
+    let left = results.iter().filter(|result| result["error_type"] == "left_by_policy").count();
+    assert!(left >= 80, "{left} of {}", results.len());
+
+    // A crawler without a key is no known bot.
+    let (results, _) = crawl(
+        &place,
+        &places,
+        "https://127.0.77.5:",
+        &["--ca-file", "ca.pem", "--pace", "off", "--data-dir", "unsigned"],
+    );
+    assert!(results.iter().all(|result| result["success"] == false), "{results:#?}");
+    signal(&testbed, "-TERM");
+    assert!(testbed.wait().unwrap().success());
+}

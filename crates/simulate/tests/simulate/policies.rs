@@ -241,3 +241,19 @@ fn host_signals_change_nothing_in_worlds_without_them() {
     let [tagged, untagged] = [0, 1].map(|place: usize| serde_json::to_string(&reports[place]).unwrap());
     assert_eq!(tagged, untagged);
 }
+
+#[test]
+fn signed_requests_pay_where_they_are_admitted_and_cost_little_where_they_are_not() {
+    let cost_per_success = |world: &World| {
+        let reports = run(world, &["default"], &[1], 0);
+        reports[0].cost_per_url / reports[0].success_rate
+    };
+    let mut ratios = Vec::new();
+    for (name, most) in [("I1", 0.8), ("I0", 1.05), ("I2", 0.95)] {
+        let world = small_vendor_world(name, 40_000, 1000);
+        let ratio = cost_per_success(&world) / cost_per_success(&world.without_signed());
+        println!("{name}: cost per success {ratio:.3} of that without signed requests");
+        ratios.push((name, ratio, most));
+    }
+    assert!(ratios.iter().all(|(_, ratio, most)| ratio <= most), "{ratios:?}");
+}

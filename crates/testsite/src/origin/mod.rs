@@ -25,6 +25,8 @@
 //! ```
 
 mod body;
+mod bots;
+mod certificate;
 mod files;
 mod ledger;
 mod respond;
@@ -37,6 +39,8 @@ use std::sync::Arc;
 
 pub use super::pages::charset::Charset;
 pub use super::pages::html::Challenge;
+pub use bots::{BadKeys, VerifiedBots};
+pub use certificate::Certificate;
 pub use ledger::{ReceivedRequest, Tally};
 pub use site::{Coding, Site};
 
@@ -52,6 +56,7 @@ const PORT_TRIES: u32 = 32;
 pub struct Origin {
     hosts: Arc<Hosts>,
     port: u16,
+    scheme: &'static str,
     server: Option<Server>,
 }
 
@@ -66,6 +71,25 @@ impl Origin {
     /// addresses other than 127.0.0.1 have to be configured first), for a duplicate host, and when no thread can be
     /// started.
     pub fn start<H: Into<String>>(sites: impl IntoIterator<Item = (H, Site)>) -> io::Result<Self> {
+        Self::start_with(sites, None)
+    }
+
+    /// Serves the sites as [`start`](Self::start) does, over https with HTTP/2 and HTTP/1.1.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start), and when the certificate does not fit its key.
+    pub fn start_tls<H: Into<String>>(
+        sites: impl IntoIterator<Item = (H, Site)>,
+        certificate: &Certificate,
+    ) -> io::Result<Self> {
+        Self::start_with(sites, Some(certificate))
+    }
+
+    fn start_with<H: Into<String>>(
+        sites: impl IntoIterator<Item = (H, Site)>,
+        certificate: Option<&Certificate>,
+    ) -> io::Result<Self> {
         let sites: Vec<(String, Site)> =
             sites.into_iter().map(|(host, site)| (host.into().to_ascii_lowercase(), site)).collect();
         let mut addresses = Vec::new();
@@ -77,8 +101,10 @@ impl Origin {
         }
         let hosts = Arc::new(Hosts::new(sites)?);
         let (port, listeners) = bind_all(&addresses)?;
-        let server = Server::start(listeners, Arc::clone(&hosts))?;
-        Ok(Self { hosts, port, server: Some(server) })
+        let acceptor = certificate.map(Certificate::acceptor).transpose()?;
+        let scheme = if acceptor.is_some() { "https" } else { "http" };
+        let server = Server::start(listeners, acceptor, Arc::clone(&hosts))?;
+        Ok(Self { hosts, port, scheme, server: Some(server) })
     }
 
     /// Returns the port of all hosts.
@@ -88,10 +114,11 @@ impl Origin {
 
     /// Returns the URL of `path` (which starts with `/`) on `host`.
     pub fn url(&self, host: &str, path: &str) -> String {
+        let (scheme, port) = (self.scheme, self.port);
         if host.contains(':') {
-            format!("http://[{host}]:{}{path}", self.port)
+            format!("{scheme}://[{host}]:{port}{path}")
         } else {
-            format!("http://{host}:{}{path}", self.port)
+            format!("{scheme}://{host}:{port}{path}")
         }
     }
 

@@ -16,6 +16,7 @@ use url::form_urlencoded;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::body::{Body, HTML, broken_after, drip, endless, gzip_bomb, response, status, text, whole, with_header};
+use super::bots::Message;
 use super::files;
 use super::ledger::{Ledger, RENDER_SCRIPT, SentPage, is_page};
 use super::site::{Coding, Site};
@@ -28,6 +29,10 @@ use fetchwise::response::{Header, header};
 pub(super) struct SiteRequest<'a> {
     /// Name of the host.
     pub(super) host: &'a str,
+    /// Method.
+    pub(super) method: &'a str,
+    /// Host and port, as the client named them.
+    pub(super) authority: &'a str,
     /// Path and query.
     pub(super) path: &'a str,
     /// All headers.
@@ -74,6 +79,13 @@ async fn respond_counted(site: &Site, request: &SiteRequest<'_>, mut counts_rend
                 if header(request.headers, "user-agent").is_some_and(|agent| agent.contains(marker.as_str())) =>
             {
                 behind
+            }
+            Site::Verified { bots, admitted, others } => {
+                let SiteRequest { method, authority, path, headers, .. } = request;
+                match bots.verify(&Message { method, authority, path, headers }) {
+                    true => admitted,
+                    false => others,
+                }
             }
             Site::Flaky { every, failing, otherwise } => {
                 if *every > 0 && is_page(request.path) && request.number.is_multiple_of(*every) {

@@ -16,12 +16,14 @@ use hyper::body::Incoming;
 use hyper::header::HOST;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
 
 use super::body::{Body, text};
+use super::certificate::HTTP_2;
 use super::ledger::{Ledger, ReceivedRequest, SentPage};
 use super::site::Site;
 use crate::origin::respond::{SiteRequest, SiteResponse, respond};
@@ -95,7 +97,11 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(listeners: Vec<TcpListener>, hosts: Arc<Hosts>) -> io::Result<Self> {
+    pub(super) fn start(
+        listeners: Vec<TcpListener>,
+        acceptor: Option<TlsAcceptor>,
+        hosts: Arc<Hosts>,
+    ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut tasks = Vec::with_capacity(listeners.len());
         for listener in listeners {
@@ -106,7 +112,7 @@ impl Server {
         let (stop, stopped) = oneshot::channel::<Infallible>();
         let thread = std::thread::Builder::new().name("fetchwise-origin".to_owned()).spawn(move || {
             for listener in tasks {
-                runtime.spawn(accept(listener, Arc::clone(&hosts)));
+                runtime.spawn(accept(listener, acceptor.clone(), Arc::clone(&hosts)));
             }
             // The sender is only ever dropped: that is the stop signal.
             let _ = runtime.block_on(stopped);
@@ -123,11 +129,11 @@ impl Server {
     }
 }
 
-async fn accept(listener: tokio::net::TcpListener, hosts: Arc<Hosts>) {
+async fn accept(listener: tokio::net::TcpListener, acceptor: Option<TlsAcceptor>, hosts: Arc<Hosts>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(connection(stream, Arc::clone(&hosts)));
+                tokio::spawn(connection(stream, acceptor.clone(), Arc::clone(&hosts)));
             }
             // Out of file descriptors, or a client that left at once: wait a little and continue.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
@@ -135,18 +141,54 @@ async fn accept(listener: tokio::net::TcpListener, hosts: Arc<Hosts>) {
     }
 }
 
-async fn connection(stream: TcpStream, hosts: Arc<Hosts>) {
+async fn connection(stream: TcpStream, acceptor: Option<TlsAcceptor>, hosts: Arc<Hosts>) {
     let Ok(local) = stream.local_addr() else { return };
     let _ = stream.set_nodelay(true);
     hosts.count_connection(local.ip());
     let reset = Arc::new(AtomicBool::new(false));
     let stream = ResettableStream { stream, reset: Arc::clone(&reset) };
+    let Some(acceptor) = acceptor else {
+        return serve(stream, HttpVersion::One, local.ip(), &hosts, &reset).await;
+    };
+    // A client that does not trust the certificate leaves during the handshake.
+    let Ok(stream) = acceptor.accept(stream).await else { return };
+    let version = match stream.get_ref().1.alpn_protocol() {
+        Some(HTTP_2) => HttpVersion::Two,
+        _ => HttpVersion::One,
+    };
+    serve(stream, version, local.ip(), &hosts, &reset).await;
+}
+
+/// The version of HTTP of a connection.
+#[derive(Clone, Copy, Debug)]
+enum HttpVersion {
+    One,
+    Two,
+}
+
+/// Responds to the requests of a connection until it ends.
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    version: HttpVersion,
+    local: IpAddr,
+    hosts: &Arc<Hosts>,
+    reset: &Arc<AtomicBool>,
+) {
     let service = service_fn(|request: Request<Incoming>| {
-        let (hosts, reset) = (Arc::clone(&hosts), Arc::clone(&reset));
-        async move { handle(&hosts, local.ip(), request, &reset).await }
+        let (hosts, reset) = (Arc::clone(hosts), Arc::clone(reset));
+        async move { handle(&hosts, local, request, &reset).await }
     });
+    let stream = TokioIo::new(stream);
     // Errors are clients that leave early or sites that break the connection on purpose: nothing to report.
-    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    match version {
+        HttpVersion::One => {
+            let _ = hyper::server::conn::http1::Builder::new().serve_connection(stream, service).await;
+        }
+        HttpVersion::Two => {
+            let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            let _ = server.serve_connection(stream, service).await;
+        }
+    }
 }
 
 /// Records the request in the ledger and passes it to its site. An error ends the connection without a response.
@@ -165,6 +207,7 @@ async fn handle(
         .map(|(name, value)| Header::new(name.as_str(), String::from_utf8_lossy(value.as_bytes())))
         .collect();
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let authority = requested_authority(&request).unwrap_or_default();
     let received = ReceivedRequest {
         host: name.to_owned(),
         method: request.method().to_string(),
@@ -175,9 +218,18 @@ async fn handle(
     let at = received.at;
     let number = host.ledger.record_request(received);
     let site = Arc::clone(&*host.site.lock().unwrap_or_else(PoisonError::into_inner));
-    match respond(&site, &SiteRequest { host: name, path: &path, headers: &headers, number, at, ledger: &host.ledger })
-        .await
-    {
+    let method = request.method().as_str();
+    let site_request = SiteRequest {
+        host: name,
+        method,
+        authority: &authority,
+        path: &path,
+        headers: &headers,
+        number,
+        at,
+        ledger: &host.ledger,
+    };
+    match respond(&site, &site_request).await {
         SiteResponse::Response(mut response) => {
             let page = response.extensions_mut().remove::<SentPage>();
             let is_refused = matches!(response.status().as_u16(), 401 | 403 | 429);
@@ -194,11 +246,16 @@ async fn handle(
 
 /// Returns the host that the request line or the `Host` header names, without its port.
 fn requested_host(request: &Request<Incoming>) -> Option<String> {
-    if let Some(host) = request.uri().host() {
-        return Some(host.trim_matches(['[', ']']).to_owned());
-    }
-    let authority: http::uri::Authority = request.headers().get(HOST)?.to_str().ok()?.parse().ok()?;
+    let authority: http::uri::Authority = requested_authority(request)?.parse().ok()?;
     Some(authority.host().trim_matches(['[', ']']).to_owned())
+}
+
+/// Returns the host and port that the request line, `:authority` or the `Host` header names.
+fn requested_authority(request: &Request<Incoming>) -> Option<String> {
+    if let Some(authority) = request.uri().authority() {
+        return Some(authority.to_string());
+    }
+    Some(request.headers().get(HOST)?.to_str().ok()?.to_owned())
 }
 
 /// The error of a connection that the site breaks on purpose.

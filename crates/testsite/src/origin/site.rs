@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::bots::VerifiedBots;
 use crate::pages::charset::Charset;
 use crate::pages::html::Challenge;
 
@@ -30,6 +31,15 @@ pub enum Site {
         admits: Option<String>,
         /// Site behind the challenge.
         behind: Box<Site>,
+    },
+    /// One site for requests that a known bot has signed, another one for all others.
+    Verified {
+        /// The known bots.
+        bots: VerifiedBots,
+        /// Site for their requests.
+        admitted: Box<Site>,
+        /// Site for the others.
+        others: Box<Site>,
     },
     /// Articles, then 429 with `Retry-After` from page request number `free` + 1 on.
     RateLimited {
@@ -180,6 +190,12 @@ impl Site {
             admits: Some("stealth".to_owned()),
             behind: Box::new(Self::Static),
         }
+    }
+
+    /// Returns articles for bots that sign and for user agents that contain `stealth`, and a Cloudflare-like challenge
+    /// for everybody else.
+    pub fn verified(bots: VerifiedBots) -> Self {
+        Self::Verified { bots, admitted: Box::new(Self::Static), others: Box::new(Self::captcha(403)) }
     }
 
     /// Returns a site with 429 for every request, and `Retry-After` in seconds.

@@ -38,6 +38,12 @@ pub const SAME_PAGE_AGAIN: &str = "same_page_again";
 /// that host, and none about the host that redirected.
 pub const REDIRECTED_BY: &str = "redirected_by";
 
+/// The type of the tag on an attempt of a crawler that signs: the response had `Accept-Signature`.
+pub const ASKS_SIGNATURE: &str = "asks_signature";
+
+/// The type of the tag on an attempt of a crawler that signs: the site asks for a price.
+pub const CHARGES: &str = "charges";
+
 /// One observable feature of a URL or a response, e.g. `(domain, wikipedia.org)` or `(status_403, true)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Heuristic {

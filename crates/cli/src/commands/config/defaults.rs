@@ -101,6 +101,7 @@ fn identity(key: &str) -> Option<Fallback> {
         "ips" => json!([]),
         "coverage" => json!("request"),
         "form" => json!("auto"),
+        "after_refusal" => json!("leave"),
         "browser_scope" => json!("site"),
         "http" => json!("never"),
         _ => return None,

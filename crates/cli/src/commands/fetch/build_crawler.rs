@@ -121,7 +121,10 @@ impl Crawler {
         for (name, why) in missing {
             builder = builder.missing(&name, why);
         }
-        builder = fetchers.into_iter().fold(builder, PipelineBuilder::fetcher);
+        // A crawler that signs each request does without some fetchers of the config.
+        let is_candidate = |name: &str| selector.candidates().any(|(_, spec)| *spec.name == *name);
+        let fetchers = fetchers.into_iter().filter(|fetcher| is_candidate(fetcher.name()));
+        builder = fetchers.fold(builder, PipelineBuilder::fetcher);
         let builder = match store {
             Some(store) => builder.store(store),
             None => builder,

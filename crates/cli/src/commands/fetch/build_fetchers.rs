@@ -12,7 +12,7 @@ use crate::setup::identity::Identity;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::note;
-use fetchwise::config::{ArchiveConfig, DownloadConfig, FetchMethod, FetcherConfig, SearchConfig};
+use fetchwise::config::{ArchiveConfig, DownloadConfig, FetchMethod, FetcherConfig, SearchConfig, SigningMode};
 use fetchwise::fetch::Fetcher;
 use fetchwise::fetch::address_guard::AddressGuard;
 use fetchwise::fetch::archive::{Archive, ArchiveFetcher, ArchiveOptions};
@@ -26,6 +26,11 @@ use fetchwise::fetch::signing::RequestSigner;
 use fetchwise::fetch::upstream::Upstream;
 use fetchwise::fetch::yt_dlp::{DownloadFetcher, DownloadOptions};
 use fetchwise::registry::{Class, PROBE_FETCHER, canonical};
+
+/// The plain fetcher whose requests are signed.
+const DIRECT_SIGNED: &str = "direct_signed";
+/// The browser whose requests are signed.
+const BROWSER_SIGNED: &str = "browser_signed";
 
 /// The time in which child processes must end.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
@@ -83,16 +88,27 @@ impl BuiltFetchers {
             missing: Vec::new(),
             children: Children::default(),
         };
-        if available.is_shipped_and_wanted(PROBE_FETCHER) {
+        let signing = config.signing.unwrap_or(SigningMode::Never);
+        let is_wanted = |name: &str| available.is_shipped_and_wanted(name);
+        if signing == SigningMode::Never && is_wanted(PROBE_FETCHER) {
             made.fetchers.push(plain);
+        }
+        if signing == SigningMode::Learned && is_wanted(PROBE_FETCHER) {
+            let unsigned = http(settings, crawl_options, guard.clone())?.name(PROBE_FETCHER);
+            let unsigned = with_user_agent(unsigned, settings, identity);
+            made.fetchers.push(Arc::new(unsigned.build().map_err(Failure::usage)?));
+        }
+        if signing != SigningMode::Never && (is_wanted(PROBE_FETCHER) || is_wanted(DIRECT_SIGNED)) {
+            let signed = http(settings, crawl_options, guard.clone())?.name(DIRECT_SIGNED);
+            made.fetchers.push(Arc::new(with_identity(signed, settings, identity).build().map_err(Failure::usage)?));
         }
         if let Err(NoBrowser::Missing(reason)) = &available.browser {
             note(format_args!("warning: pages that need a browser will fail: {reason}"));
         }
-        for options in browsers(settings, crawl_options, Some(identity))
-            .into_iter()
-            .filter(|options| available.is_shipped_and_wanted(&options.name))
-        {
+        for options in shipped_browsers(settings, crawl_options, signing, identity) {
+            if !is_wanted(&options.name) && !(options.name == BROWSER_SIGNED && is_wanted("playwright")) {
+                continue;
+            }
             match &available.browser {
                 Ok(program) => {
                     let tabs = config.browser.tabs.unwrap_or(options.tabs);
@@ -116,17 +132,22 @@ impl BuiltFetchers {
             let mut http = http(settings, crawl_options, guard.clone())?;
             let mut dialer = dialer.clone();
             // Requests of archives and search services, and those that a proxy passes on, are not signed.
-            let identity = upstream.is_none().then_some(identity);
-            if let (Some(identity), FetchMethod::Like(PROBE_FETCHER)) = (identity, fetcher.method()) {
-                http = with_identity(http, settings, identity);
+            let signs = signing == SigningMode::Always || fetcher.signed == Some(true);
+            let signs = (signs && upstream.is_none()).then_some(identity);
+            if matches!(fetcher.method(), FetchMethod::Like(PROBE_FETCHER)) {
+                http = match signs {
+                    Some(identity) => with_identity(http, settings, identity),
+                    None if upstream.is_none() => with_user_agent(http, settings, identity),
+                    None => http,
+                };
             }
             if let Some(upstream) = upstream {
                 (http, dialer) = (http.upstream(upstream.clone()), dialer.through(upstream));
             }
             // Browsers of programs load pages of others, and those that hide what they are do not sign.
-            let signs = fetcher.spec().class == Class::Plain;
-            let signer = identity.and_then(Identity::signer).filter(|_| signs);
-            made.add(fetcher, settings, crawl_options, available, identity, (http, dialer, signer))?;
+            let is_plain = fetcher.spec().class == Class::Plain;
+            let signer = signs.and_then(Identity::signer).filter(|_| is_plain);
+            made.add(fetcher, settings, crawl_options, available, signs, (http, dialer, signer))?;
         }
         Ok(made)
     }
@@ -281,10 +302,31 @@ fn http(settings: &Settings, crawl_options: &CrawlOptions, guard: AddressGuard) 
 /// Returns the builder of a client whose requests are signed, if requests are.
 fn with_identity(http: HttpFetcherBuilder, settings: &Settings, identity: &Identity) -> HttpFetcherBuilder {
     let Some(signer) = identity.signer() else { return http };
-    let http = http.signer(signer);
+    with_user_agent(http.signer(signer), settings, identity)
+}
+
+/// Returns the builder of a client that names the crawler, if its requests are signed or could be.
+fn with_user_agent(http: HttpFetcherBuilder, settings: &Settings, identity: &Identity) -> HttpFetcherBuilder {
     match identity.user_agent().filter(|_| settings.config.http.user_agent.is_none()) {
         Some(agent) => http.user_agent(agent),
         None => http,
+    }
+}
+
+/// Returns the options of the browsers that the mode of signing permits.
+fn shipped_browsers(
+    settings: &Settings,
+    crawl_options: &CrawlOptions,
+    signing: SigningMode,
+    identity: &Identity,
+) -> Vec<BrowserOptions> {
+    let [unsigned, stealth] = browsers(settings, crawl_options, None);
+    let [signed, _] = browsers(settings, crawl_options, Some(identity));
+    let signed = BrowserOptions { name: BROWSER_SIGNED.to_owned(), ..signed };
+    match signing {
+        SigningMode::Never => vec![unsigned, stealth],
+        SigningMode::Learned => vec![signed, unsigned, stealth],
+        SigningMode::Always => vec![signed],
     }
 }
 

@@ -14,6 +14,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  fetchwise testbed\n  fetchwise testbed --pages 50 --seed 7 --ledger ledger.json\n  \
+    fetchwise testbed --tls --bot-keys site/.well-known/http-message-signatures-directory\n  \
     fetchwise testbed --sites sites.toml        [[site]] kind = \"static\", count = 3, pages = 100"
 )]
 pub(crate) struct TestbedArgs {
@@ -29,4 +30,13 @@ pub(crate) struct TestbedArgs {
     /// Write the ledger to this file at the end, as JSON
     #[arg(long, value_name = "FILE")]
     pub(super) ledger: Option<PathBuf>,
+    /// Serve the sites over https with HTTP/2, by a certificate of an authority of this run
+    #[arg(long)]
+    pub(super) tls: bool,
+    /// Write the certificate of that authority to this file, for http.ca_file [default: a file in the temporary folder]
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    pub(super) ca_file: Option<PathBuf>,
+    /// Know the bots of this key directory, as `identity directory` writes it: sites of the kind verified admit them
+    #[arg(long, value_name = "FILE")]
+    pub(super) bot_keys: Option<PathBuf>,
 }

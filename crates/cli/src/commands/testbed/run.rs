@@ -1,8 +1,12 @@
 //! Serves the sites of the testbed on loopback, with a ledger, until Ctrl-C.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use fetchwise_testsite::benchmark_sites::{BenchmarkSites, Ledger, RENDER_COST, Score, SitePlan, default_plans};
+use fetchwise_testsite::benchmark_sites::{
+    BenchmarkOptions, BenchmarkSites, Ledger, RENDER_COST, Score, SitePlan, default_plans,
+};
+use fetchwise_testsite::origin::VerifiedBots;
 use fetchwise_testsite::submission_server::SubmissionServer;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +28,9 @@ struct WhereJson {
     links: String,
     pages: String,
     ledger: String,
+    /// The certificate to trust, if the sites are served over https.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ca_file: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -32,19 +39,23 @@ pub(crate) fn run(args: &TestbedArgs, out: &mut Output) -> Result<Exit, Failure>
         Some(file) => read(file)?,
         None => default_plans(),
     };
-    let started = BenchmarkSites::start(&plans, args.pages, args.seed);
+    let bots = args.bot_keys.as_deref().map(known_bots).transpose()?.unwrap_or_default();
+    let options = BenchmarkOptions { is_https: args.tls, bots };
+    let started = BenchmarkSites::start_with(&plans, args.pages, args.seed, &options);
     let testbed =
         Arc::new(started.map_err(|error| Failure::failed(format_args!("cannot serve the testbed: {error}")))?);
     let submissions = SubmissionServer::start(Arc::clone(&testbed)).map_err(Failure::failed)?;
+    let ca_file = testbed.authority_pem().map(|pem| write_authority(args, pem)).transpose()?;
     let places = WhereJson {
         links: submissions.url("/links.txt"),
         pages: submissions.url("/pages"),
         ledger: submissions.url("/ledger"),
+        ca_file,
     };
     if out.json {
         out.object(&places)?;
     } else {
-        let WhereJson { links, pages, ledger } = &places;
+        let WhereJson { links, pages, ledger, ca_file } = &places;
         out.line(format_args!(
             "links   {links}  ({} of them; as a page: {})",
             testbed.links().len(),
@@ -52,6 +63,9 @@ pub(crate) fn run(args: &TestbedArgs, out: &mut Output) -> Result<Exit, Failure>
         ))?;
         out.line(format_args!("pages   POST {pages}  one per line: {{\"url\": ..., \"text\": ...}}"))?;
         out.line(format_args!("ledger  {ledger}"))?;
+        if let Some(file) = ca_file {
+            out.line(format_args!("ca      {}  to trust, as http.ca_file or --ca-file", shown(file)))?;
+        }
     }
     out.flush()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
@@ -72,6 +86,23 @@ pub(crate) fn run(args: &TestbedArgs, out: &mut Output) -> Result<Exit, Failure>
         show(&ledger, out)?
     }
     Ok(Exit::Done)
+}
+
+/// Reads the keys of bots.
+fn known_bots(file: &std::path::Path) -> Result<VerifiedBots, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::usage(format_args!("{}: {error}", shown(file)));
+    let text = std::fs::read_to_string(file).map_err(|error| failed(&error))?;
+    VerifiedBots::from_directory(&text)
+        .map_err(|error| failed(&error).advise("write one with `fetchwise identity directory --out DIR`"))
+}
+
+/// Writes the certificate that clients have to trust, and returns its file.
+fn write_authority(args: &TestbedArgs, pem: &str) -> Result<PathBuf, Failure> {
+    let by_default = || std::env::temp_dir().join(format!("fetchwise-testbed-{}.pem", std::process::id()));
+    let file = args.ca_file.clone().unwrap_or_else(by_default);
+    let failed = |error| Failure::failed(format_args!("cannot write {}: {error}", shown(&file)));
+    std::fs::write(&file, pem).map_err(failed)?;
+    Ok(file)
 }
 
 fn read(file: &std::path::Path) -> Result<Vec<SitePlan>, Failure> {

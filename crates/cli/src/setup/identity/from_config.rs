@@ -12,7 +12,9 @@ use fetchwise::config::{IdentityConfig, SignedHttp, SigningBrowserScope, Signing
 use fetchwise::fetch::browser::{BrowserSigning, SignatureScope};
 use fetchwise::fetch::signing::RequestSigner;
 use fetchwise::identity::card::{Profile, RobotsPromise};
-use fetchwise::identity::{Agent, Coverage, Form, FormSetting, KeyDir, KeyDirError, KeySource, Signer, UnixSeconds};
+use fetchwise::identity::{
+    Agent, Coverage, Form, FormSetting, KeyDir, KeyDirError, KeySource, Registrations, Signer, UnixSeconds,
+};
 use fetchwise::pace::{CrawlDelay, PaceMode, PaceSettings};
 use fetchwise::robots::RobotsUse;
 use fetchwise::time::Timestamp;
@@ -37,12 +39,7 @@ impl Identity {
     /// Reads the keys if requests are to be signed.
     pub(crate) fn load(settings: &Settings) -> Result<Self, Failure> {
         let config = &settings.config.identity;
-        let is_wanted = match config.mode {
-            Some(SigningMode::Never) => false,
-            Some(SigningMode::Always | SigningMode::Learned) => true,
-            None => config.agent.is_some() && has_key(settings)?,
-        };
-        if !is_wanted {
+        if signing_mode(settings)? == SigningMode::Never {
             if config.mode.is_none() && config.agent.is_some() {
                 note("warning: requests are not signed: there is no key; create one with `fetchwise identity init`");
             }
@@ -107,6 +104,22 @@ impl Identity {
             None => Ok(()),
         }
     }
+}
+
+/// Returns which requests are signed: as the config says, else each one if there is a key.
+pub(crate) fn signing_mode(settings: &Settings) -> Result<SigningMode, Failure> {
+    let config = &settings.config.identity;
+    Ok(match settings.config.signing.or(config.mode) {
+        Some(mode) => mode,
+        None if config.agent.is_some() && has_key(settings)? => SigningMode::Always,
+        None => SigningMode::Never,
+    })
+}
+
+/// Returns the vendors at which the crawler was registered, as the data directory has them.
+pub(crate) fn registrations(settings: &Settings) -> Result<Vec<(String, Timestamp)>, Failure> {
+    let known = Registrations::read(&settings.data_dir()?).map_err(Failure::usage)?;
+    Ok(known.iter().map(|(vendor, at_ms)| (vendor.to_owned(), Timestamp::from_millis(at_ms))).collect())
 }
 
 /// Returns the signer of the config, whatever its mode is.

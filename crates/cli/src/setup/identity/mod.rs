@@ -17,9 +17,11 @@ use crate::setup::settings::Settings;
 #[cfg(feature = "identity")]
 pub(crate) use for_server::{publisher, request_signer};
 #[cfg(feature = "identity")]
-pub(crate) use from_config::{Identity, agent, failure, key_dir, key_source, profile, seconds, signer_with};
+pub(crate) use from_config::{
+    Identity, agent, failure, key_dir, key_source, profile, registrations, seconds, signer_with, signing_mode,
+};
 #[cfg(not(feature = "identity"))]
-pub(crate) use without_identity::{Identity, publisher, request_signer};
+pub(crate) use without_identity::{Identity, publisher, registrations, request_signer, signing_mode};
 
 /// Returns the name by which groups of robots.txt are selected.
 pub(crate) fn robots_agent(settings: &Settings) -> &str {

@@ -8,10 +8,21 @@ use fetchwise::config::SigningMode;
 use fetchwise::fetch::browser::BrowserSigning;
 use fetchwise::fetch::signing::RequestSigner;
 use fetchwise::pace::PaceSettings;
+use fetchwise::time::Timestamp;
 use fetchwise_serve::Publisher;
 
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
+
+/// Returns that no request is signed.
+pub(crate) fn signing_mode(_: &Settings) -> Result<SigningMode, Failure> {
+    Ok(SigningMode::Never)
+}
+
+/// Returns that the crawler is registered nowhere.
+pub(crate) fn registrations(_: &Settings) -> Result<Vec<(String, Timestamp)>, Failure> {
+    Ok(Vec::new())
+}
 
 /// No identity.
 #[derive(Clone, Debug, Default)]
