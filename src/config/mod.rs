@@ -183,10 +183,6 @@ mod tests {
             ("[identity]\nagent = 'http://b'", "line 2: invalid identity.agent \"http://b\": expected an https origin"),
             ("[identity]\nname = 'My Bot'", "line 2: invalid identity.name \"My Bot\": expected 1 to 64 letters"),
             ("[identity]\nabout = 'me'", "line 2: invalid identity.about \"me\": expected an http or https URL"),
-            (
-                "[identity]\nmode = 'learned'",
-                "line 2: invalid identity.mode \"learned\": expected \"never\" or \"always\"",
-            ),
             ("\nhalf_life_days = 3", "c.toml, line 2: invalid half_life_days 3.0: expected 7 to 365"),
             ("half_life_days = nan", "line 1: invalid half_life_days NaN"),
             ("[scoring]\npage_value = 1\nsuccess_discount = 1.0", "line 3: invalid scoring.success_discount 1.0"),

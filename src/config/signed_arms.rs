@@ -127,7 +127,7 @@ mod tests {
     fn the_mode_decides_who_is_a_candidate() {
         let named = "[identity]\nagent = 'https://bot.example'\nname = 'Bot'\n";
         let never = candidates(named, SigningMode::Never);
-        assert_eq!(never[..3], ["direct_access", "playwright?", "playwright_stealth?"]);
+        assert_eq!(never[..3], ["direct_access?", "playwright?", "playwright_stealth?"]);
         let learned = candidates(named, SigningMode::Learned);
         let arms = ["direct_signed+", "direct_access", "browser_signed+", "playwright?", "playwright_stealth?"];
         assert_eq!(learned, arms);
