@@ -235,15 +235,17 @@ fn declared_browsers_sign_and_name_the_crawler() {
     place.write("c.toml", &section);
     place.write("own.toml", format!("{section}[[fetcher]]\nname = 'own'\nlike = 'playwright'\n"));
     place.write("document.toml", format!("{section}browser_scope = 'document'\n"));
+    place.write("learned.toml", format!("{section}mode = 'learned'\n"));
     let page = "<!doctype html><title>A page</title><p>Some words that a person may read.<script src=/a.js></script>";
     let origin = Origin::start([("127.0.0.1", Site::Html(page.to_owned()))]).unwrap();
     let in_browsers = "compatible; ExampleBot/1.0; +https://bot.example/bot) Chrome/";
     for (fetcher, config, declared, signed) in [
-        ("direct_access", "c.toml", "(compatible; ExampleBot/1.0; +https://bot.example/bot)", [Some(true), None]),
-        ("playwright", "c.toml", in_browsers, [Some(true), Some(true)]),
+        ("direct_signed", "c.toml", "(compatible; ExampleBot/1.0; +https://bot.example/bot)", [Some(true), None]),
+        ("browser_signed", "c.toml", in_browsers, [Some(true), Some(true)]),
         ("own", "own.toml", in_browsers, [Some(true), Some(true)]),
-        ("playwright", "document.toml", in_browsers, [Some(true), Some(false)]),
-        ("playwright_stealth", "c.toml", "", [Some(false), Some(false)]),
+        ("browser_signed", "document.toml", in_browsers, [Some(true), Some(false)]),
+        ("browser_signed", "learned.toml", in_browsers, [Some(true), Some(true)]),
+        ("playwright_stealth", "learned.toml", "", [Some(false), Some(false)]),
     ] {
         let path = format!("/{fetcher}/{config}");
         let before = origin.requests().len();
