@@ -106,7 +106,7 @@ impl BuiltFetchers {
             note(format_args!("warning: pages that need a browser will fail: {reason}"));
         }
         for options in shipped_browsers(settings, crawl_options, signing, identity) {
-            if !is_wanted(&options.name) && !(options.name == BROWSER_SIGNED && is_wanted("playwright")) {
+            if !(is_wanted(&options.name) || options.name == BROWSER_SIGNED && is_wanted("playwright")) {
                 continue;
             }
             match &available.browser {
