@@ -217,6 +217,12 @@ impl HostSignals {
         known.map_or(0, |(_, at_s)| at_s.load(Ordering::Relaxed))
     }
 
+    /// Returns whether evidence of some vendor is limited to what came after a registration.
+    #[inline]
+    pub(crate) fn has_registrations(&self) -> bool {
+        !self.signed.is_empty() && self.registrations[0].get().is_some()
+    }
+
     /// Returns the time of the registration at the vendor of this signal; the beginning of time if there was none.
     pub(crate) fn registered_at(&self, vendor: Option<SignalId>) -> Timestamp {
         let row = vendor.and_then(|id| self.row(id));

@@ -219,6 +219,7 @@ impl<'w> Walk<'w> {
     }
 
     /// Lets the evidence of unsigned twins stand in where candidates that sign have none.
+    #[inline(always)]
     pub(crate) fn with_twins(self, twins: &'w [(FetcherId, FetcherId)]) -> Self {
         Self { twins, ..self }
     }
@@ -438,7 +439,7 @@ impl<'w> Walk<'w> {
         if let Some(entry) = at.entry.filter(|_| at.scale > 0.0) {
             entry.each_weights(at.group, at.also, self.down * at.scale, |id, weights| {
                 let Some(candidate) = candidates.get_mut(id.index()) else { return };
-                if moved & 1 << id.index() != 0 {
+                if moved != 0 && moved & 1 << id.index() != 0 {
                     return;
                 }
                 let mut weights = *weights;

@@ -49,6 +49,7 @@ impl Walk<'_> {
         trace: &mut impl Trace,
     ) {
         let priors = self.priors.of_signal(row.key(), self.kind);
+        let vendor = vendor.filter(|_| self.evidence.signals().has_registrations());
         for c in candidates.iter_mut() {
             let Some(cell) = row.cell(c.id, self.kind) else { continue };
             let valid_from_s = vendor.map_or(0, |vendor| self.evidence.signals().valid_from_s(vendor, c.id));

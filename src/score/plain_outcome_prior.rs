@@ -30,12 +30,13 @@ impl Walk<'_> {
         let Some(entry) = entry.filter(|_| self.settings.plain_outcome_weight > 0.0) else { return };
         let Some(plain) = candidates.iter().find(|c| c.spec.class == Class::Plain).map(|c| c.id) else { return };
         // Requests without a signature show most of what those with one show, and the other way round.
-        if let Some((_, twin)) = self.twins.iter().find(|(signed, _)| *signed == plain) {
-            self.apply_outcomes_of(*twin, candidates, (entry, also), is_blocking, trace);
+        let twin = self.twins.iter().find(|(signed, _)| *signed == plain).map(|(_, twin)| *twin);
+        for plain in twin.into_iter().chain([plain]) {
+            self.apply_outcomes_of(plain, candidates, (entry, also), is_blocking, trace);
         }
-        self.apply_outcomes_of(plain, candidates, (entry, also), is_blocking, trace);
     }
 
+    #[inline(always)]
     fn apply_outcomes_of(
         &self,
         plain: FetcherId,

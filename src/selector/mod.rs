@@ -60,6 +60,7 @@ pub(crate) use active_router::ActiveRouter;
 pub use admin::{LinkAtRisk, PausedHost, RiskReason};
 pub use builder::SelectorBuilder;
 pub use signed_arms::AfterRefusal;
+use signed_arms::Standing;
 pub use sink::{Released, Sink, SinkError};
 
 /// Everything that a decision depends on besides the URL.
@@ -623,7 +624,8 @@ impl Selector {
         for (id, spec) in self.registry.candidates() {
             let open = with_breakers.is_some_and(|entry| self.is_open(entry.breaker(id), context.now));
             candidates.push(Scored {
-                tried: context.excluded.contains(id) || standing.leaves_out(spec, id, domain, context.now),
+                tried: context.excluded.contains(id)
+                    || standing != Standing::Open && standing.leaves_out(spec, id, domain, context.now),
                 open,
                 is_probe: probe == Some(id),
                 host_weight: self.settings.level_weight,

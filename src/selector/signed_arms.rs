@@ -62,6 +62,7 @@ pub(super) enum Standing {
 
 impl Standing {
     /// Returns whether a candidate may not be taken on the host of `entry`.
+    #[cold]
     pub(super) fn leaves_out(self, spec: &FetcherSpec, id: FetcherId, entry: Option<&Entry>, now: Timestamp) -> bool {
         match self {
             Self::Open => false,
@@ -80,11 +81,12 @@ impl Selector {
     /// Returns how the host of `entry` treats the fetchers that sign. `signals` are those that it shows.
     #[inline]
     pub(super) fn standing(&self, entry: Option<&Entry>, signals: ShownSignals, now: Timestamp) -> Standing {
+        if self.registry.signed().is_empty() || self.after_refusal != AfterRefusal::Leave {
+            return Standing::Open;
+        }
         match entry.filter(|entry| entry.has_breakers()) {
-            Some(entry) if !self.registry.signed().is_empty() && self.after_refusal == AfterRefusal::Leave => {
-                self.standing_after_blocks(entry, signals, now)
-            }
-            _ => Standing::Open,
+            Some(entry) => self.standing_after_blocks(entry, signals, now),
+            None => Standing::Open,
         }
     }
 
