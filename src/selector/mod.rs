@@ -60,7 +60,6 @@ pub(crate) use active_router::ActiveRouter;
 pub use admin::{LinkAtRisk, PausedHost, RiskReason};
 pub use builder::SelectorBuilder;
 pub use signed_arms::AfterRefusal;
-use signed_arms::Standing;
 pub use sink::{Released, Sink, SinkError};
 
 /// Everything that a decision depends on besides the URL.
@@ -625,7 +624,7 @@ impl Selector {
             let open = with_breakers.is_some_and(|entry| self.is_open(entry.breaker(id), context.now));
             candidates.push(Scored {
                 tried: context.excluded.contains(id)
-                    || standing != Standing::Open && standing.leaves_out(spec, id, domain, context.now),
+                    || !standing.is_open() && standing.leaves_out(spec, id, domain, context.now),
                 open,
                 is_probe: probe == Some(id),
                 host_weight: self.settings.level_weight,

@@ -61,6 +61,11 @@ pub(super) enum Standing {
 }
 
 impl Standing {
+    /// Returns whether the host leaves out no fetcher.
+    pub(super) fn is_open(self) -> bool {
+        self == Self::Open
+    }
+
     /// Returns whether a candidate may not be taken on the host of `entry`.
     #[cold]
     pub(super) fn leaves_out(self, spec: &FetcherSpec, id: FetcherId, entry: Option<&Entry>, now: Timestamp) -> bool {
