@@ -1060,7 +1060,8 @@ mod tests {
                 let at = Timestamp::from_millis(at);
                 let mut a = Attempt::new(&url::Url::parse(&url).ok()?, "plain", at).ok()?;
                 (a.id, a.duration_ms) = (Uuid::from_u128(id), if is_near { took % 100_000 } else { took });
-                (a.http_status, a.try_no) = ((status % 3 == 0).then_some(status), try_no);
+                // A record writes no status as 0.
+                (a.http_status, a.try_no) = ((status % 3 == 1).then_some(status), try_no);
                 let (success, is_banned, has_fetcher, hint) = flags;
                 (a.success, a.is_banned) = (success, is_banned);
                 a.hint = [None, Some(Hint::Blocked), Some(Hint::Empty), Some(Hint::Timeout), Some(Hint::Unknown), None]
