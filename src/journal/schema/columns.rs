@@ -430,6 +430,8 @@ impl<'b> ColumnsReader<'b> {
     ) -> Result<ColumnAttempt<'r, 'b>, RowError> {
         let row = usize::from(start.row);
         let outcome = self.outcome(start)?;
+        // All that could refuse the block comes before what could refuse the record.
+        let fetcher = self.text(outcome.fetcher.to_native())?;
         // The record has these texts too.
         for text in [outcome.error_other, outcome.source_other, outcome.rule_other, outcome.shadow_fetcher] {
             self.text(text.to_native())?;
@@ -449,7 +451,7 @@ impl<'b> ColumnsReader<'b> {
         self.values(shape, start, url, buffer)?;
         Ok(ColumnAttempt {
             url,
-            fetcher: self.text(outcome.fetcher.to_native())?,
+            fetcher,
             at: Timestamp::from_millis(at),
             duration_ms: u64::from(took),
             hint: hint_of(outcome.hint).map_err(RowError::Record)?,
@@ -471,6 +473,7 @@ impl<'b> ColumnsReader<'b> {
         let mut literal = start.literal as usize;
         buffer.values.clear();
         buffer.built.clear();
+        let mut unknown = None;
         for tag in &shape.tags {
             let value = match tag.value {
                 ValueOp::Literal => {
@@ -497,14 +500,16 @@ impl<'b> ColumnsReader<'b> {
                 Kind::Known(name) => name,
                 Kind::Other(name) => name.as_str(),
                 Kind::Unknown(code) => {
-                    let what = "a heuristic's type";
-                    return Err(RowError::Record(SchemaError::Code { what, code: *code }));
+                    unknown = unknown.or(Some(*code));
+                    ""
                 }
             };
             self.budget = self.budget.checked_sub(buffer.text(value).len()).ok_or(UnpackError::Bad)?;
             buffer.values.push((kind, value));
         }
-        Ok(())
+        // Only now: a later value may still refuse the block.
+        let what = "a heuristic's type";
+        unknown.map_or(Ok(()), |code| Err(RowError::Record(SchemaError::Code { what, code })))
     }
 }
 
