@@ -65,7 +65,7 @@ fn a_stalled_reader_does_not_prevent_a_stop() {
 
     let mut child = stalled(&place, &input);
     terminate(&child);
-    let ended = end_within(&mut child, Duration::from_secs(12)).expect("one SIGTERM is five seconds at most");
+    let ended = end_within(&mut child, PATIENCE).expect("one SIGTERM ends it, although nobody reads");
     assert_eq!(ended.code(), Some(1));
 
     let mut child = stalled(&place, &input);
