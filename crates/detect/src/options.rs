@@ -10,7 +10,7 @@ pub struct DetectorOptions {
     pub max_bytes: usize,
     /// Whether visible text is counted to the end of those bytes even when the verdict is already clear. Default: no.
     pub count_all: bool,
-    /// Minimum confidence of evidence that makes a page a block, from 0 to 1. A status of 403 or 429 is a refusal at
+    /// Minimum confidence of evidence that makes a page a block, from 0 to 1. A status of 403, 429 or 451 is a refusal at
     /// any threshold. Default: 0.5.
     pub block_threshold: f32,
 }

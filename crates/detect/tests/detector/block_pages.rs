@@ -85,6 +85,34 @@ fn every_concept_makes_a_block_in_every_language_together_with_other_cues() {
 }
 
 #[test]
+fn a_demand_for_a_user_agent_and_a_captive_portal_are_understood_in_other_languages_than_english() {
+    let detector = concepts_only();
+    let mut wrong = Vec::new();
+    for (concept, says) in [
+        ("agent-demanded", "Der User-Agent Ihrer Anfrage fehlt oder wird nicht akzeptiert."),
+        ("agent-demanded", "El agente de usuario no es válido."),
+        ("agent-demanded", "Brak nagłówka User-Agent."),
+        ("agent-demanded", "Заголовок User-Agent не підтримується."),
+        ("agent-demanded", "ユーザーエージェントが無効です。"),
+        ("agent-demanded", "缺少 User-Agent。"),
+        ("agent-demanded", "User-Agent tidak valid."),
+        ("network-login", "Щоб отримати доступ до інтернету, прийміть умови користування."),
+        ("network-login", "יש לאשר את תנאי השימוש כדי לקבל גישה לאינטרנט."),
+        ("network-login", "กรุณายอมรับเงื่อนไขเพื่อใช้งานอินเทอร์เน็ต"),
+        ("network-login", "इंटरनेट का उपयोग करने के लिए शर्तें स्वीकार करें।"),
+        ("network-refuses", "Цей сайт заблоковано вашим адміністратором мережі, категорія: азартні ігри."),
+        ("network-refuses", "Tämä sivusto on estetty, luokka: uhkapelit."),
+    ] {
+        let cues = explain(&detector, &framed("Example", &format!("<h1>Example</h1><p>{says}</p>"))).cues;
+        let seen: Vec<_> = cues.unwrap_or_default().cues.iter().map(|cue| cue.id.to_string()).collect();
+        if !seen.iter().any(|id| id == concept) {
+            wrong.push(format!("{concept}: {says} {seen:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
 fn content_with_the_same_words_is_no_block_in_any_language() {
     for (what, detector) in [("concepts alone", concepts_only()), ("all rules", Detector::new())] {
         let mut wrong = Vec::new();

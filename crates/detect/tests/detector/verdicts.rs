@@ -365,6 +365,7 @@ fn a_vendors_connector_in_an_application_is_no_block() {
     for connector in [
         "<script>window[\"loaderConfig\"] = \"/TSPD/?type=20\";</script><script src=\"/TSPD/?type=18\"></script>",
         "<script>__uzdbm_1='x'; var hosts = 'validate.perfdrive.com, ssc';</script>",
+        "<h1 data-translate=\"block_headline\">Orders</h1><p data-translate=\"challenge_headline\">Loading</p>",
     ] {
         let body = format!("<html><head>{connector}{scripts}</head><body><div id=root></div></body></html>");
         let headers = [Header::new("Content-Type", "text/html")];
@@ -372,4 +373,30 @@ fn a_vendors_connector_in_an_application_is_no_block() {
         let verdict = Detector::new().inspect(&page, &mut Scratch::default());
         assert!(!verdict.is_blocked && verdict.has_spa, "{connector}: {verdict:?}");
     }
+}
+
+#[test]
+fn a_script_that_only_leads_to_a_log_in_wall_is_neither_content_nor_a_shell() {
+    let wall = "<html><head><script>location.href = 'https://shop.example/authwall?to=' + location.pathname</script>\
+        </head></html>";
+    let (verdict, ends, _) = Case::html(200, wall).read();
+    assert!(!verdict.is_content() && !verdict.has_spa && ends.is_err(), "{verdict:?}");
+    assert_eq!(verdict.rule.as_deref(), Some("login-wall-script"));
+    // An application that may go to its log-in page.
+    let app = "<html><body><div id=root></div><script>function go() { location.href = '/authwall' }</script>\
+        <script src=/a.js></script></body></html>";
+    let (verdict, ..) = Case::html(200, app).read();
+    assert!(!verdict.is_blocked && verdict.has_spa, "{verdict:?}");
+    // A page with text and the same script.
+    let page = format!(
+        "<html><body>{}<script>function go() {{ location.href = '/authwall' }}</script></body></html>",
+        article()
+    );
+    assert_eq!(Case::html(200, page).ends(), Ok(()));
+}
+
+#[test]
+fn a_451_at_an_edge_names_the_vendor() {
+    let (verdict, ends, _) = Case::html(451, "Unavailable").header("Server", "AkamaiGHost").read();
+    assert_eq!((verdict.vendor.as_deref(), ends), (Some("akamai"), Err(ErrorKind::Blocked403)));
 }

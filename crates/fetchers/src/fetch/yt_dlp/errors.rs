@@ -46,7 +46,7 @@ pub(super) fn classify(message: &str) -> (ErrorKind, Option<u16>) {
     }
     let kind = match status {
         Some(401 | 407) => ErrorKind::AuthRequired,
-        Some(403 | 429) => ErrorKind::Blocked403,
+        Some(403 | 429 | 451) => ErrorKind::Blocked403,
         Some(404 | 410) => ErrorKind::NotFound,
         Some(400..=499) => ErrorKind::ClientError,
         Some(500..=599) => ErrorKind::ServerError,
@@ -94,6 +94,7 @@ mod tests {
             ),
             ("unable to download video data: HTTP Error 403: Forbidden", ErrorKind::Blocked403, Some(403)),
             ("[generic] a: HTTP Error 429: Too Many Requests", ErrorKind::Blocked403, Some(429)),
+            ("[generic] a: HTTP Error 451: Unavailable", ErrorKind::Blocked403, Some(451)),
             ("[generic] a: HTTP Error 503: Service Unavailable", ErrorKind::ServerError, Some(503)),
             ("Unsupported URL: http://e.org/", ErrorKind::WrongTool, None),
             ("[generic] a: Unable to download webpage: The read operation timed out", ErrorKind::Timeout, None),
