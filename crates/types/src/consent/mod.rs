@@ -28,6 +28,47 @@ pub use robots::RobotsTerms;
 /// The most terms that are recorded of one page.
 pub const MAX_TERMS: usize = 32;
 
+/// Returns the product token at the beginning of a crawler's name, by which sites name it: `ExampleBot` of
+/// `ExampleBot/1.0`. Empty if the name begins with anything but a letter, `-` or `_`.
+///
+/// ```
+/// use fetchwise_types::consent::product_token;
+/// assert_eq!(product_token("ExampleBot/1.0 (+https://bot.example)"), "ExampleBot");
+/// ```
+pub fn product_token(name: &str) -> &str {
+    let is_token = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_');
+    &name[..name.find(|c| !is_token(c)).unwrap_or(name.len())]
+}
+
+/// Returns whether a site that writes `name` means the crawler called `agent`: both have the same product token, in any
+/// case. A crawler without a product token has its whole name only.
+///
+/// ```
+/// use fetchwise_types::consent::is_named;
+/// assert!(is_named("examplebot", "ExampleBot/1.0"));
+/// assert!(!is_named("otherbot", "ExampleBot/1.0"));
+/// ```
+pub fn is_named(name: &str, agent: &str) -> bool {
+    let token = product_token(agent);
+    match token.is_empty() {
+        true => !agent.is_empty() && name.eq_ignore_ascii_case(agent),
+        false => product_token(name).eq_ignore_ascii_case(token),
+    }
+}
+
+/// Returns the terms that are kept of one page: each once, and beyond [`MAX_TERMS`] only those that reserve, since no
+/// other is decisive.
+pub fn bounded(terms: impl IntoIterator<Item = Term>) -> Vec<Term> {
+    let mut kept: Vec<Term> = Vec::new();
+    for term in terms {
+        let fits = kept.len() < MAX_TERMS || term.allowed == Some(false);
+        if fits && !kept.contains(&term) {
+            kept.push(term);
+        }
+    }
+    kept
+}
+
 macro_rules! names {
     ($(#[$doc:meta])* $type:ident, $what:literal, $($(#[$variant_doc:meta])* $variant:ident = $name:literal,)+) => {
         $(#[$doc])*
@@ -223,15 +264,7 @@ impl ConsentSettings {
         if terms.is_empty() && self.purposes.is_empty() {
             return None;
         }
-        let mut kept: Vec<Term> = Vec::with_capacity(terms.len().min(MAX_TERMS));
-        for term in terms {
-            // Beyond the bound, only a term that reserves is decisive.
-            let fits = kept.len() < MAX_TERMS || term.allowed == Some(false);
-            if fits && !kept.contains(&term) {
-                kept.push(term);
-            }
-        }
-        let terms = kept;
+        let terms = bounded(terms);
         let reserves = |purpose: Purpose| {
             let decides = |term: &&Term| self.respect.contains(&term.vocabulary) && term.purpose == Some(purpose);
             terms.iter().filter(decides).any(|term| term.allowed == Some(false))

@@ -7,7 +7,7 @@
 use memchr::memmem;
 
 use super::read::{license, preferences};
-use super::{Term, TermPlace, Vocabulary};
+use super::{Term, TermPlace, Vocabulary, product_token};
 
 /// The most bytes of a file that are read.
 const MAX_BYTES: usize = 512 << 10;
@@ -58,7 +58,8 @@ impl RobotsTerms {
                 if !names_agents {
                     (is_own, is_any, names_agents, in_group) = (false, false, true, true);
                 }
-                is_own |= product(value).eq_ignore_ascii_case(product(agent)) && !product(value).is_empty();
+                let token = product_token(value);
+                is_own |= !token.is_empty() && token.eq_ignore_ascii_case(product_token(agent));
                 is_any |= value.starts_with('*');
                 if is_own {
                     own.get_or_insert_default();
@@ -153,12 +154,6 @@ impl TermRule {
 
 fn is_key(key: &str, names: &[&str]) -> bool {
     names.iter().any(|name| key.eq_ignore_ascii_case(name))
-}
-
-/// Returns the product token at the beginning of a crawler's name.
-fn product(name: &str) -> &str {
-    let is_token = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_');
-    &name[..name.find(|c| !is_token(c)).unwrap_or(name.len())]
 }
 
 /// Returns a path or pattern with its escapes in one form: characters that need none stand for themselves, all others
