@@ -59,8 +59,8 @@ async fn run_permitted(
     link_slot: &LinkSlot,
 ) -> Report {
     let earlier = cache::earlier(pipeline, url);
-    if let Some(report) = earlier.as_ref().and_then(|earlier| cache::fresh(pipeline, earlier)) {
-        return Report { consent: consent::of_robots(pipeline, terms), ..report };
+    if let Some(report) = earlier.as_ref().and_then(|earlier| cache::fresh(pipeline, terms, earlier)) {
+        return report;
     }
     match begin(pipeline, link, url) {
         Ok(visit) => drive(pipeline, visit, (url, terms, earlier), link_slot).await,
@@ -102,7 +102,7 @@ async fn drive(
     (url, terms, earlier): (&Url, &[Term], Option<CachedPage>),
     link_slot: &LinkSlot,
 ) -> Report {
-    let mut page_consent = None;
+    let (mut page_consent, mut page_terms) = (None, Vec::new());
     let mut is_not_modified = false;
     let (mut delivered, mut chain, mut bytes) = (None, Vec::new(), 0);
     let end = loop {
@@ -172,7 +172,8 @@ async fn drive(
                         answer.requests = requests(&response);
                         answer.unanswered = std::mem::take(&mut response.unanswered);
                         answer.local_delay = Some(local_delay);
-                        consent::apply(pipeline, terms, &response, &mut answer);
+                        let confirmed = asked_again.filter(|_| is_not_modified);
+                        page_terms = consent::apply(pipeline, terms, (&response, confirmed), &mut answer);
                         page_consent = answer.consent.clone();
                         let redirects = fetch.redirects();
                         visit.report(fetch, answer);
@@ -195,18 +196,19 @@ async fn drive(
             Step::End(end) => break end,
         }
     };
-    let response = delivered.filter(|_| end.is_delivered());
     let mut report = report(pipeline, end, bytes);
-    if report.success || report.error_type == Some(ErrorKind::Reserved.name()) {
-        report.consent = page_consent.or_else(|| consent::of_robots(pipeline, terms));
-    }
-    match (response, earlier) {
-        (Some(response), Some(earlier)) if is_not_modified => {
-            store_not_modified(pipeline, report, (response, earlier), url).await
+    let is_reserved = report.error_type == Some(ErrorKind::Reserved.name());
+    let Some(response) = delivered.filter(|_| report.success || is_reserved) else { return report };
+    report.consent = page_consent.or_else(|| consent::of_robots(pipeline, terms));
+    match earlier.filter(|_| is_not_modified) {
+        Some(earlier) if is_reserved => cache::keep_confirmed(pipeline, earlier, page_terms, &response),
+        Some(earlier) => {
+            return store_not_modified(pipeline, report, (response, page_terms, earlier), url).await;
         }
-        (Some(response), _) => store_page(pipeline, report, response, url).await,
-        (None, _) => report,
+        None if is_reserved => cache::forget(pipeline, url),
+        None => return store_page(pipeline, report, (response, page_terms), url).await,
     }
+    report
 }
 
 /// Waits for a free slot of the fetcher. `None` if the host was paused meanwhile: ask for the next step again. The wait
@@ -307,13 +309,18 @@ fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
 }
 
 /// Passes a delivered page to the store, or puts it into the report if there is none.
-async fn store_page(pipeline: &Pipeline, mut report: Report, response: Response, url: &Url) -> Report {
+async fn store_page(
+    pipeline: &Pipeline,
+    mut report: Report,
+    (response, terms): (Response, Vec<Term>),
+    url: &Url,
+) -> Report {
     report.provenance.clone_from(&response.provenance);
     let fetcher = report.fetcher.as_deref().and_then(|name| pipeline.selector.fetcher_id(name));
-    let head = cache::DeliveredHead::of(pipeline, url, &response, fetcher);
+    let head = cache::DeliveredHead::of(pipeline, url, (&response, terms), fetcher);
     let Some(store) = pipeline.store.clone() else {
         if let Some(head) = head {
-            cache::keep(pipeline, url, &head, None);
+            cache::keep(pipeline, url, head, None);
         }
         report.response = Some(response);
         return report;
@@ -323,7 +330,7 @@ async fn store_page(pipeline: &Pipeline, mut report: Report, response: Response,
         Ok(body) => {
             report.file = Some(body.file.clone());
             if let Some(head) = head {
-                cache::keep(pipeline, url, &head, Some(body));
+                cache::keep(pipeline, url, head, Some(body));
             }
             report
         }
@@ -335,10 +342,11 @@ async fn store_page(pipeline: &Pipeline, mut report: Report, response: Response,
 async fn store_not_modified(
     pipeline: &Pipeline,
     report: Report,
-    (response, earlier): (Response, CachedPage),
+    (response, terms, earlier): (Response, Vec<Term>, CachedPage),
     url: &Url,
 ) -> Report {
-    let report = cache::keep_confirmed(pipeline, Report { bytes: 0, ..report }, earlier.clone(), &response);
+    let report = cache::of_earlier(Report { bytes: 0, ..report }, &earlier);
+    cache::keep_confirmed(pipeline, earlier.clone(), terms, &response);
     let (Some(store), Some(body)) = (pipeline.store.clone(), earlier.body) else { return report };
     let recorded = on_store(pipeline, &report, url, move |page| store.put_not_modified(page, &body), response).await;
     match recorded {
