@@ -35,9 +35,11 @@ mod link_slot;
 mod local_delay;
 mod robots;
 mod run;
+mod signature_rejections;
 mod wait;
 
 pub use link_slot::{LinkSlot, LinkSlots};
+use signature_rejections::SignatureRejections;
 
 /// Time after its deadline at which a fetcher is cut off.
 const GRACE: Duration = Duration::from_secs(2);
@@ -114,11 +116,16 @@ pub struct Report {
     pub consent: Option<Box<Consent>>,
     /// The price that a 402 named.
     pub price: Option<Box<str>>,
+    /// The other offers of a 402, none of which is accepted: `x402 SCHEME NETWORK AMOUNT ASSET` or `rsl ADDRESS`.
+    pub offers: Vec<Box<str>>,
     /// The response, if it is content and there is no store.
     pub response: Option<Response>,
     /// The host's `Crawl-delay`, if it is longer than the settings accept. Reported once per host, with the link that
     /// found it.
     pub crawl_delay_cut: Option<CrawlDelayCut>,
+    /// The host, if it rejects the crawler's signature (`identity_rejected`). Reported once per host, with the link that
+    /// met it first.
+    pub signature_rejected_by: Option<Box<str>>,
 }
 
 /// A `Crawl-delay` that is longer than the settings accept.
@@ -287,6 +294,7 @@ impl PipelineBuilder {
             cache_use: self.cache_use,
             validators: self.validators,
             wait_at_most: self.wait_at_most,
+            signature_rejections: SignatureRejections::default(),
         })
     }
 }
@@ -307,6 +315,7 @@ pub struct Pipeline {
     cache_use: CacheUse,
     validators: Option<Arc<ValidatorLog>>,
     wait_at_most: Duration,
+    signature_rejections: SignatureRejections,
 }
 
 /// An available fetcher, and its free slots.

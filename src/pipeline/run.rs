@@ -19,6 +19,7 @@ use crate::selector::Selector;
 use crate::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait, WaitScope};
 use fetchwise_fetchers::fetch::redirect_gate::within;
 use fetchwise_fetchers::fetch::{FetchError, Limits, RedirectGate, Request, Response};
+use fetchwise_fetchers::payment_offers::payment_offers;
 use fetchwise_fetchers::store::Delivered;
 use fetchwise_fetchers::store::validators::CachedPage;
 use fetchwise_types::attempt::error_kind::ErrorKind;
@@ -103,6 +104,7 @@ async fn drive(
     link_slot: &LinkSlot,
 ) -> Report {
     let (mut page_consent, mut page_terms) = (None, Vec::new());
+    let mut offers = Vec::new();
     let mut is_not_modified = false;
     let (mut delivered, mut chain, mut bytes) = (None, Vec::new(), 0);
     let end = loop {
@@ -175,6 +177,7 @@ async fn drive(
                         let confirmed = asked_again.filter(|_| is_not_modified);
                         page_terms = consent::apply(pipeline, terms, (&response, confirmed), &mut answer);
                         page_consent = answer.consent.clone();
+                        offers = payment_offers(&response);
                         let redirects = fetch.redirects();
                         visit.report(fetch, answer);
                         if visit.redirects() > redirects {
@@ -197,6 +200,13 @@ async fn drive(
         }
     };
     let mut report = report(pipeline, end, bytes);
+    if report.error_type == Some(ErrorKind::PaymentRequired.name()) {
+        report.offers = offers;
+    }
+    if report.error_type == Some(ErrorKind::IdentityRejected.name()) {
+        let host = delivered.as_ref().and_then(|response| response.final_url.host_str());
+        report.signature_rejected_by = host.and_then(|host| pipeline.signature_rejections.add(host));
+    }
     let is_reserved = report.error_type == Some(ErrorKind::Reserved.name());
     let Some(response) = delivered.filter(|_| report.success || is_reserved) else { return report };
     report.consent = page_consent.or_else(|| consent::of_robots(pipeline, terms));
@@ -254,6 +264,10 @@ fn judge(pipeline: &Pipeline, response: &Response, url: &Url) -> FetchResult {
     let mut answer = pipeline.detector.judge_with(&page, &pipeline.extractors).with_duration(response.duration);
     if response.truncated {
         answer.outcome = answer.outcome.truncated();
+    }
+    if response.is_signature_rejected && matches!(answer.outcome, Outcome::Blocked(_) | Outcome::Http(_)) {
+        // It is about the key, not about the fetcher: a block would make the host one that refuses signed requests.
+        (answer.outcome, answer.message) = (Outcome::IdentityRejected, None);
     }
     match &response.provenance {
         Some(provenance) => answer.with_provenance(provenance.clone()),
