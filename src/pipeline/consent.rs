@@ -10,14 +10,18 @@ use fetchwise_fetchers::fetch::Response;
 use fetchwise_fetchers::store::validators::CachedPage;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::consent::{
-    Consent, ConsentSettings, Term, TermPlace, Vocabulary, header_terms, robots_directives,
+    Consent, ConsentSettings, LicenseUse, Term, TermPlace, Vocabulary, header_terms, robots_directives,
 };
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
 
 /// Returns whether the terms of robots.txt decide about a page, so that the file is needed.
 pub(super) fn needs_robots(settings: &ConsentSettings) -> bool {
-    let of_robots = [Vocabulary::ContentUsage, Vocabulary::ContentSignal];
-    !settings.purposes.is_empty() && settings.respect.iter().any(|vocabulary| of_robots.contains(vocabulary))
+    let is_of_robots = |vocabulary: &Vocabulary| match vocabulary {
+        Vocabulary::ContentUsage | Vocabulary::ContentSignal => true,
+        Vocabulary::Rsl => settings.licenses == LicenseUse::Read,
+        Vocabulary::XRobotsTag => false,
+    };
+    !settings.purposes.is_empty() && settings.respect.iter().any(is_of_robots)
 }
 
 /// Returns the report of a page that is not requested, because robots.txt reserves it.

@@ -31,6 +31,7 @@ use fetchwise_types::time::Timestamp;
 mod cache;
 mod consent;
 mod gate;
+mod licenses;
 mod link_slot;
 mod local_delay;
 mod robots;
@@ -38,6 +39,7 @@ mod run;
 mod signature_rejections;
 mod wait;
 
+use licenses::LicenseFiles;
 pub use link_slot::{LinkSlot, LinkSlots};
 use signature_rejections::SignatureRejections;
 
@@ -294,6 +296,7 @@ impl PipelineBuilder {
             cache_use: self.cache_use,
             validators: self.validators,
             wait_at_most: self.wait_at_most,
+            licenses: LicenseFiles::default(),
             signature_rejections: SignatureRejections::default(),
         })
     }
@@ -315,6 +318,7 @@ pub struct Pipeline {
     cache_use: CacheUse,
     validators: Option<Arc<ValidatorLog>>,
     wait_at_most: Duration,
+    licenses: LicenseFiles,
     signature_rejections: SignatureRejections,
 }
 

@@ -13,7 +13,7 @@ use url::Url;
 use super::gate::Gate;
 use super::link_slot::LinkSlot;
 use super::wait::{self, pause};
-use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, cache, consent, local_delay, robots};
+use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, cache, consent, licenses, local_delay, robots};
 use crate::router::Mode;
 use crate::selector::Selector;
 use crate::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait, WaitScope};
@@ -38,10 +38,13 @@ pub(super) async fn run(pipeline: &Pipeline, link: &Link, link_slot: &LinkSlot) 
     let mut cut = None;
     let mut report = match urls::parse(&link.url) {
         Ok(url) => match robots::check(pipeline, link, &url, link_slot, &mut cut).await {
-            Ok(terms) => match consent::reserved(pipeline, &terms, &url) {
-                Some(report) => *report,
-                None => run_permitted(pipeline, link, (&url, &terms), link_slot).await,
-            },
+            Ok(terms) => {
+                let terms = licenses::with_files(pipeline, &url, terms, link_slot).await;
+                match consent::reserved(pipeline, &terms, &url) {
+                    Some(report) => *report,
+                    None => run_permitted(pipeline, link, (&url, &terms), link_slot).await,
+                }
+            }
             Err(report) => *report,
         },
         Err(error) => Report::without_request(ErrorKind::InvalidUrl.name(), error.to_string()),

@@ -86,7 +86,7 @@ impl Hosts {
     }
 
     pub(super) fn bytes_sent(&self, address: IpAddr) -> u64 {
-        // Relaxed: a figure of its own.
+        // Relaxed: it orders no other memory.
         self.counts(address).sent.load(Ordering::Relaxed)
     }
 

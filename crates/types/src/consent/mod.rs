@@ -1,7 +1,7 @@
 //! What a site permits: the terms of a page, and whether they permit any purpose of a crawl.
 //!
 //! Owns: the model ([`Term`], [`Consent`]) and the decision ([`ConsentSettings`]). `read` parses header values,
-//! `robots` the terms in robots.txt; both need the feature `consent`.
+//! `robots` the terms in robots.txt and `rsl` those in files of RSL; all need the feature `consent`.
 //!
 //! Invariants: no input ends in an error. A value that cannot be read says nothing, and what is unknown is permitted.
 //!
@@ -19,11 +19,15 @@ use crate::unknown_name::UnknownName;
 mod read;
 #[cfg(feature = "consent")]
 mod robots;
+#[cfg(feature = "consent")]
+mod rsl;
 
 #[cfg(feature = "consent")]
 pub use read::{header_terms, robots_directives};
 #[cfg(feature = "consent")]
 pub use robots::RobotsTerms;
+#[cfg(feature = "consent")]
+pub use rsl::{MAX_RSL_BYTES, RslTerms};
 
 /// The most terms that are recorded of one page.
 pub const MAX_TERMS: usize = 32;
@@ -127,7 +131,7 @@ names! {
     ContentSignal = "content-signal",
     /// `X-Robots-Tag` and `<meta name="robots">`: `noindex`.
     XRobotsTag = "x-robots-tag",
-    /// Licences in RSL. Their addresses are recorded; the files are not read, so that they neither permit nor reserve.
+    /// Licences in RSL: their addresses, and with [`LicenseUse::Read`] the uses that they permit and prohibit.
     Rsl = "rsl",
 }
 
@@ -149,6 +153,15 @@ names! {
     Skip = "skip",
     /// It comes, and its result says so.
     Mark = "mark",
+}
+
+names! {
+    /// The use of licences in RSL.
+    LicenseUse, "use of licences",
+    /// Their addresses are recorded, so that they neither permit nor reserve.
+    Record = "record",
+    /// The files that robots.txt names are read as well.
+    Read = "read",
 }
 
 /// One term of a page.
@@ -243,6 +256,8 @@ pub struct ConsentSettings {
     pub respect: Vec<Vocabulary>,
     /// What happens to a page that is reserved against every purpose.
     pub on_reserved: OnReserved,
+    /// The use of licences in RSL.
+    pub licenses: LicenseUse,
     /// The name by which groups of robots.txt, and directives for one crawler, are selected.
     pub agent: String,
 }
@@ -253,6 +268,7 @@ impl Default for ConsentSettings {
             purposes: Vec::new(),
             respect: Vocabulary::ALL.to_vec(),
             on_reserved: OnReserved::Skip,
+            licenses: LicenseUse::Record,
             agent: "fetchwise".to_owned(),
         }
     }

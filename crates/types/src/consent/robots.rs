@@ -158,7 +158,7 @@ fn is_key(key: &str, names: &[&str]) -> bool {
 
 /// Returns a path or pattern with its escapes in one form: characters that need none stand for themselves, all others
 /// are escaped in upper case.
-fn normal(path: &str) -> String {
+pub(super) fn normal(path: &str) -> String {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16)).map(|digit| digit as u8);
     let bytes = path.as_bytes();
@@ -191,7 +191,7 @@ fn normal(path: &str) -> String {
 
 /// Returns whether a pattern with `*` and a final `$` matches the beginning of `path`. The leftmost place of each part
 /// leaves most for the next one, so that no part is searched for twice.
-fn matches(pattern: &str, path: &str) -> bool {
+pub(super) fn matches(pattern: &str, path: &str) -> bool {
     let (pattern, is_whole) = match pattern.strip_suffix('$') {
         Some(pattern) => (pattern, true),
         None => (pattern, false),
