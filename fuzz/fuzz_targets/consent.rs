@@ -27,7 +27,9 @@ fuzz_target!(|bytes: &[u8]| {
         terms.extend(robots.at(path));
     }
     let page = "https://e.org/a/b?c".parse().expect("a URL");
-    let uses = format!("<rsl><content url=\"/\"><license><prohibits type=\"usage\">{value}</prohibits></license></content></rsl>");
+    let uses = format!(
+        "<rsl><content url=\"/\"><license><prohibits type=\"usage\">{value}</prohibits></license></content></rsl>"
+    );
     for file in [bytes, uses.as_bytes()] {
         terms.extend(RslTerms::read(file).at(&page, TermPlace::RobotsTxt));
     }

@@ -1,57 +1,26 @@
 //! The files of RSL that robots.txt names: one request a day for each, with the guard, limits and pace of robots.txt.
 //!
-//! Invariants: of all concurrent links that need a file, one requests it. A file that cannot be read says nothing, so that
-//! it neither permits nor reserves.
+//! Invariants: a file that cannot be read says nothing, so that it neither permits nor reserves.
 //!
 //! Must not know: what a file says. [`fetchwise_types::consent`] reads it.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Mutex as AsyncMutex;
 use url::Url;
 
+use super::license_files::LicenseFile;
 use super::link_slot::LinkSlot;
 use super::{Pipeline, robots};
 use fetchwise_fetchers::fetch::LimitMet;
 use fetchwise_fetchers::robots::RobotsTxt;
 use fetchwise_types::consent::{LicenseUse, MAX_RSL_BYTES, RslTerms, Term};
 use fetchwise_types::heuristic::url::domain_of;
-use fetchwise_types::time::Timestamp;
 
 /// Lifetime of a file.
 const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// Pause before a file is requested again that could not be had.
 const RETRY_PAUSE: Duration = Duration::from_secs(5 * 60);
-/// The most files that are kept. Beyond that all are read again.
-const MAX_FILES: usize = 1000;
-
-/// The files that were read, by their address.
-#[derive(Debug, Default)]
-pub(super) struct LicenseFiles {
-    slots: Mutex<HashMap<Box<str>, Arc<LicenseSlot>>>,
-}
-
-/// One file. The holder of the lock requests it; the others wait.
-type LicenseSlot = AsyncMutex<Option<LicenseFile>>;
-
-#[derive(Clone, Debug)]
-struct LicenseFile {
-    terms: Arc<RslTerms>,
-    until: Timestamp,
-}
-
-impl LicenseFiles {
-    fn slot(&self, address: &str) -> Arc<LicenseSlot> {
-        // The map is consistent even if a thread panicked with it.
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        if slots.len() >= MAX_FILES && !slots.contains_key(address) {
-            slots.clear();
-        }
-        Arc::clone(slots.entry(address.into()).or_default())
-    }
-}
 
 /// Returns the terms of robots.txt for `url`, with those of the files that they name.
 pub(super) async fn with_files(

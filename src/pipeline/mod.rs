@@ -31,6 +31,7 @@ use fetchwise_types::time::Timestamp;
 mod cache;
 mod consent;
 mod gate;
+mod license_files;
 mod licenses;
 mod link_slot;
 mod local_delay;
@@ -39,7 +40,7 @@ mod run;
 mod signature_rejections;
 mod wait;
 
-use licenses::LicenseFiles;
+use license_files::LicenseFiles;
 pub use link_slot::{LinkSlot, LinkSlots};
 use signature_rejections::SignatureRejections;
 

@@ -115,11 +115,12 @@ impl ContentTerms {
                 (false, true) => {}
             }
         }
-        let allowed = |purpose: &Purpose| match () {
-            () if prohibited.contains(purpose) => Some(false),
-            () if granted.contains(purpose) => Some(true),
-            () if withheld.contains(purpose) => Some(false),
-            () => None,
+        let allowed = |purpose: &Purpose| {
+            if prohibited.contains(purpose) {
+                return Some(false);
+            }
+            let is_granted = granted.contains(purpose);
+            (is_granted || withheld.contains(purpose)).then_some(is_granted)
         };
         let purposes: Vec<_> = PURPOSES.iter().filter_map(|purpose| Some((*purpose, allowed(purpose)?))).collect();
         let authority = authority.map(Into::into);
