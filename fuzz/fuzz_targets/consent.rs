@@ -4,7 +4,7 @@
 
 use fetchwise::detect::robots_meta;
 use fetchwise_types::consent::{
-    ConsentSettings, MAX_TERMS, Purpose, RobotsTerms, TermPlace, header_terms, robots_directives,
+    ConsentSettings, MAX_TERMS, Purpose, RobotsTerms, RslTerms, TermPlace, header_terms, robots_directives,
 };
 use fetchwise_types::response::Header;
 use libfuzzer_sys::fuzz_target;
@@ -25,6 +25,13 @@ fuzz_target!(|bytes: &[u8]| {
         let robots = RobotsTerms::read(robots, AGENT);
         assert!(!robots.is_empty() || robots.at(path).is_empty());
         terms.extend(robots.at(path));
+    }
+    let page = "https://e.org/a/b?c".parse().expect("a URL");
+    let uses = format!(
+        "<rsl><content url=\"/\"><license><prohibits type=\"usage\">{value}</prohibits></license></content></rsl>"
+    );
+    for file in [bytes, uses.as_bytes()] {
+        terms.extend(RslTerms::read(file).at(&page, TermPlace::RobotsTxt));
     }
     let any = ConsentSettings::default();
     let training = ConsentSettings { purposes: vec![Purpose::TrainAi], ..ConsentSettings::default() };

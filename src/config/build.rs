@@ -251,6 +251,7 @@ impl super::ConsentConfig {
             purposes: self.purposes.clone().unwrap_or_default(),
             respect: self.respect.clone().unwrap_or(default.respect),
             on_reserved: self.on_reserved.unwrap_or(default.on_reserved),
+            licenses: self.licenses.unwrap_or(default.licenses),
             agent: agent.to_owned(),
         }
     }

@@ -27,9 +27,9 @@ pub use router_table::{LearnedRoute, TableWarnings, learned_table, load_route_ta
 pub use secret::{Secret, without_password};
 pub use sections::{
     BackoffConfig, BrowserConfig, CacheConfig, ConsentConfig, DetectConfig, DurabilityName, FetcherConfig, FleetConfig,
-    FleetScope, HttpConfig, IdentityConfig, ImportanceConfig, ImportanceMode, LicenseUse, LogConfig, NetworkConfig,
-    PriorConfig, RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp, SigningBrowserScope, SigningCoverage,
-    SigningForm, SigningMode,
+    FleetScope, HttpConfig, IdentityConfig, ImportanceConfig, ImportanceMode, LogConfig, NetworkConfig, PriorConfig,
+    RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp, SigningBrowserScope, SigningCoverage, SigningForm,
+    SigningMode,
 };
 pub use sections::{PaceConfig, PaceHostConfig};
 pub use value::{CompactThreshold, CostConfig};
@@ -163,7 +163,7 @@ mod tests {
             ),
             ("[consent]\nrespect = ['content-sage']", "did you mean \"content-usage\"?"),
             ("[consent]\non_reserved = 'marc'", "did you mean \"mark\"?"),
-            ("[consent]\nlicenses = 'read'", "unknown variant `read`"),
+            ("[consent]\nlicenses = 'reed'", "did you mean \"read\"?"),
             (
                 "[cache]\nuse = 'revalidat'",
                 "line 2: unknown use of the cache \"revalidat\"; did you mean \"revalidate\"?",

@@ -18,7 +18,7 @@ use crate::config::fetcher_sources::{ArchiveConfig, DownloadConfig, SearchConfig
 use crate::selector::AfterRefusal;
 use fetchwise_pace::{CrawlDelay, PaceMode};
 use fetchwise_types::cache_use::CacheUse;
-use fetchwise_types::consent::{OnReserved, Purpose, Vocabulary};
+use fetchwise_types::consent::{LicenseUse, OnReserved, Purpose, Vocabulary};
 use fetchwise_types::registry::Class;
 use fetchwise_types::robots_use::RobotsUse;
 
@@ -204,15 +204,6 @@ pub struct RobotsConfig {
     pub agent: Option<String>,
 }
 
-/// Use of licences in RSL.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LicenseUse {
-    /// Their addresses are recorded.
-    #[default]
-    Record,
-}
-
 /// `[consent]`
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -226,7 +217,8 @@ pub struct ConsentConfig {
     /// What happens to a page that is reserved against every purpose.
     #[serde(deserialize_with = "value::named")]
     pub on_reserved: Option<OnReserved>,
-    /// Use of licences.
+    /// Use of licences in RSL.
+    #[serde(deserialize_with = "value::named")]
     pub licenses: Option<LicenseUse>,
 }
 

@@ -7,16 +7,21 @@ use url::Url;
 use super::{Pipeline, Report};
 use fetchwise_detect::robots_meta;
 use fetchwise_fetchers::fetch::Response;
+use fetchwise_fetchers::store::validators::CachedPage;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::consent::{
-    Consent, ConsentSettings, Term, TermPlace, Vocabulary, header_terms, robots_directives,
+    Consent, ConsentSettings, LicenseUse, Term, TermPlace, Vocabulary, header_terms, robots_directives,
 };
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
 
 /// Returns whether the terms of robots.txt decide about a page, so that the file is needed.
 pub(super) fn needs_robots(settings: &ConsentSettings) -> bool {
-    let of_robots = [Vocabulary::ContentUsage, Vocabulary::ContentSignal];
-    !settings.purposes.is_empty() && settings.respect.iter().any(|vocabulary| of_robots.contains(vocabulary))
+    let is_of_robots = |vocabulary: &Vocabulary| match vocabulary {
+        Vocabulary::ContentUsage | Vocabulary::ContentSignal => true,
+        Vocabulary::Rsl => settings.licenses == LicenseUse::Read,
+        Vocabulary::XRobotsTag => false,
+    };
+    !settings.purposes.is_empty() && settings.respect.iter().any(is_of_robots)
 }
 
 /// Returns the report of a page that is not requested, because robots.txt reserves it.
@@ -30,28 +35,59 @@ pub(super) fn reserved(pipeline: &Pipeline, robots_terms: &[Term], url: &Url) ->
     Some(Box::new(Report { consent: Some(Box::new(consent)), ..report }))
 }
 
-/// Adds the consent of a page that came. One that is reserved against every purpose becomes
-/// [`Reserved`](Outcome::Reserved).
-pub(super) fn apply(pipeline: &Pipeline, robots_terms: &[Term], response: &Response, result: &mut FetchResult) {
-    if !matches!(result.outcome, Outcome::Content | Outcome::NotModified) {
+/// Adds the consent of a page that came: `response` itself, or `earlier` if the response is a 304 to its validators. One
+/// that is reserved against every purpose becomes [`Reserved`](Outcome::Reserved). Returns the terms of the page without
+/// those of robots.txt, which another crawl may find changed.
+pub(super) fn apply(
+    pipeline: &Pipeline,
+    robots_terms: &[Term],
+    (response, earlier): (&Response, Option<&CachedPage>),
+    result: &mut FetchResult,
+) -> Vec<Term> {
+    let of_page = match (&result.outcome, earlier) {
+        (Outcome::Content, _) => of_response(pipeline, response),
+        (Outcome::NotModified, Some(earlier)) => {
+            earlier.terms_after(&response.headers, header_terms(&response.headers, &pipeline.consent.agent))
+        }
         // The terms of an error page are not those of the page.
-        return;
+        _ => return Vec::new(),
+    };
+    match judge(pipeline, robots_terms.iter().chain(&of_page).cloned().collect()) {
+        Ok(consent) => result.consent = consent,
+        Err((consent, why)) => {
+            (result.outcome, result.message) = (Outcome::Reserved, Some(why));
+            result.consent = Some(consent);
+        }
     }
-    let settings = &pipeline.consent;
-    let mut terms = robots_terms.to_vec();
+    of_page
+}
+
+/// Returns the terms in the headers of a response and in its page.
+fn of_response(pipeline: &Pipeline, response: &Response) -> Vec<Term> {
+    let agent = &pipeline.consent.agent;
     // The headers of an archive are its own.
-    if response.provenance.is_none() {
-        terms.append(&mut header_terms(&response.headers, &settings.agent));
+    let mut terms = match response.provenance {
+        None => header_terms(&response.headers, agent),
+        Some(_) => Vec::new(),
+    };
+    for directives in robots_meta(response.body.head(), agent) {
+        robots_directives(&directives, TermPlace::Meta, agent, &mut terms);
     }
-    for directives in robots_meta(response.body.head(), &settings.agent) {
-        robots_directives(&directives, TermPlace::Meta, &settings.agent, &mut terms);
+    terms
+}
+
+/// Returns the consent that these terms give.
+///
+/// # Errors
+/// The consent of a page that is reserved against every purpose, and the reason in words.
+pub(super) fn judge(pipeline: &Pipeline, terms: Vec<Term>) -> Result<Option<Box<Consent>>, (Box<Consent>, String)> {
+    match pipeline.consent.judge(terms).map(Box::new) {
+        Some(consent) if pipeline.consent.withholds(&consent) => {
+            let why = format!("the site reserves it: {}", consent.terms_text());
+            Err((consent, why))
+        }
+        consent => Ok(consent),
     }
-    let Some(consent) = settings.judge(terms) else { return };
-    if settings.withholds(&consent) {
-        result.outcome = Outcome::Reserved;
-        result.message = Some(format!("the site reserves it: {}", consent.terms_text()));
-    }
-    result.consent = Some(Box::new(consent));
 }
 
 /// Returns the consent of a page as far as robots.txt gives it.

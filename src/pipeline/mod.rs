@@ -31,13 +31,18 @@ use fetchwise_types::time::Timestamp;
 mod cache;
 mod consent;
 mod gate;
+mod license_files;
+mod licenses;
 mod link_slot;
 mod local_delay;
 mod robots;
 mod run;
+mod signature_rejections;
 mod wait;
 
+use license_files::LicenseFiles;
 pub use link_slot::{LinkSlot, LinkSlots};
+use signature_rejections::SignatureRejections;
 
 /// Time after its deadline at which a fetcher is cut off.
 const GRACE: Duration = Duration::from_secs(2);
@@ -114,11 +119,16 @@ pub struct Report {
     pub consent: Option<Box<Consent>>,
     /// The price that a 402 named.
     pub price: Option<Box<str>>,
+    /// The other offers of a 402, none of which is accepted: `x402 SCHEME NETWORK AMOUNT ASSET` or `rsl ADDRESS`.
+    pub offers: Vec<Box<str>>,
     /// The response, if it is content and there is no store.
     pub response: Option<Response>,
     /// The host's `Crawl-delay`, if it is longer than the settings accept. Reported once per host, with the link that
     /// found it.
     pub crawl_delay_cut: Option<CrawlDelayCut>,
+    /// The host, if it rejects the crawler's signature (`identity_rejected`). Reported once per host, with the link that
+    /// met it first.
+    pub signature_rejected_by: Option<Box<str>>,
 }
 
 /// A `Crawl-delay` that is longer than the settings accept.
@@ -287,6 +297,8 @@ impl PipelineBuilder {
             cache_use: self.cache_use,
             validators: self.validators,
             wait_at_most: self.wait_at_most,
+            licenses: LicenseFiles::default(),
+            signature_rejections: SignatureRejections::default(),
         })
     }
 }
@@ -307,6 +319,8 @@ pub struct Pipeline {
     cache_use: CacheUse,
     validators: Option<Arc<ValidatorLog>>,
     wait_at_most: Duration,
+    licenses: LicenseFiles,
+    signature_rejections: SignatureRejections,
 }
 
 /// An available fetcher, and its free slots.

@@ -112,7 +112,7 @@ async fn request_rules(
         return Err(Box::new(Report { paused_until: Some(until), ..Report::without_request(Report::PAUSED, message) }));
     }
     let mut permit = pace_permit(pipeline, link_slot, domain).await?;
-    let answer = request(pipeline, robots, location).await;
+    let answer = request(pipeline, robots, location, MAX_BODY).await;
     if let Some(permit) = permit.take() {
         report_to_pace(pipeline, robots, permit, domain, &answer);
     }
@@ -135,7 +135,7 @@ async fn request_rules(
 }
 
 /// Waits for a permit in the host's pace, which a robots.txt needs like any page.
-async fn pace_permit<'p>(
+pub(super) async fn pace_permit<'p>(
     pipeline: &'p Pipeline,
     link_slot: &LinkSlot,
     domain: &str,
@@ -158,7 +158,7 @@ async fn pace_permit<'p>(
 
 /// Reports the response to the host's pace. Only limits count: a delivered robots.txt does not mean that pages would be
 /// delivered.
-fn report_to_pace(
+pub(super) fn report_to_pace(
     pipeline: &Pipeline,
     robots: &RobotsTxt,
     permit: PacePermit<&Selector>,
@@ -189,11 +189,17 @@ fn report_to_pace(
     }
 }
 
-async fn request(pipeline: &Pipeline, robots: &RobotsTxt, location: &Url) -> Result<Response, FetchError> {
+/// Requests a robots.txt, or a file that one names, of at most `max_body` bytes.
+pub(super) async fn request(
+    pipeline: &Pipeline,
+    robots: &RobotsTxt,
+    location: &Url,
+    max_body: u64,
+) -> Result<Response, FetchError> {
     let limits = Limits {
         deadline: pipeline.selector.visit_settings().deadline,
         max_redirects: MAX_REDIRECTS,
-        max_body: pipeline.limits.max_body.min(MAX_BODY),
+        max_body: pipeline.limits.max_body.min(max_body),
         max_in_memory: MAX_READ,
         ..pipeline.limits.clone()
     };

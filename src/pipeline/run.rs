@@ -13,12 +13,13 @@ use url::Url;
 use super::gate::Gate;
 use super::link_slot::LinkSlot;
 use super::wait::{self, pause};
-use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, cache, consent, local_delay, robots};
+use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, cache, consent, licenses, local_delay, robots};
 use crate::router::Mode;
 use crate::selector::Selector;
 use crate::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait, WaitScope};
 use fetchwise_fetchers::fetch::redirect_gate::within;
 use fetchwise_fetchers::fetch::{FetchError, Limits, RedirectGate, Request, Response};
+use fetchwise_fetchers::payment_offers::payment_offers;
 use fetchwise_fetchers::store::Delivered;
 use fetchwise_fetchers::store::validators::CachedPage;
 use fetchwise_types::attempt::error_kind::ErrorKind;
@@ -37,10 +38,13 @@ pub(super) async fn run(pipeline: &Pipeline, link: &Link, link_slot: &LinkSlot) 
     let mut cut = None;
     let mut report = match urls::parse(&link.url) {
         Ok(url) => match robots::check(pipeline, link, &url, link_slot, &mut cut).await {
-            Ok(terms) => match consent::reserved(pipeline, &terms, &url) {
-                Some(report) => *report,
-                None => run_permitted(pipeline, link, (&url, &terms), link_slot).await,
-            },
+            Ok(terms) => {
+                let terms = licenses::with_files(pipeline, &url, terms, link_slot).await;
+                match consent::reserved(pipeline, &terms, &url) {
+                    Some(report) => *report,
+                    None => run_permitted(pipeline, link, (&url, &terms), link_slot).await,
+                }
+            }
             Err(report) => *report,
         },
         Err(error) => Report::without_request(ErrorKind::InvalidUrl.name(), error.to_string()),
@@ -59,8 +63,8 @@ async fn run_permitted(
     link_slot: &LinkSlot,
 ) -> Report {
     let earlier = cache::earlier(pipeline, url);
-    if let Some(report) = earlier.as_ref().and_then(|earlier| cache::fresh(pipeline, earlier)) {
-        return Report { consent: consent::of_robots(pipeline, terms), ..report };
+    if let Some(report) = earlier.as_ref().and_then(|earlier| cache::fresh(pipeline, terms, earlier)) {
+        return report;
     }
     match begin(pipeline, link, url) {
         Ok(visit) => drive(pipeline, visit, (url, terms, earlier), link_slot).await,
@@ -102,7 +106,8 @@ async fn drive(
     (url, terms, earlier): (&Url, &[Term], Option<CachedPage>),
     link_slot: &LinkSlot,
 ) -> Report {
-    let mut page_consent = None;
+    let (mut page_consent, mut page_terms) = (None, Vec::new());
+    let mut offers = Vec::new();
     let mut is_not_modified = false;
     let (mut delivered, mut chain, mut bytes) = (None, Vec::new(), 0);
     let end = loop {
@@ -172,8 +177,10 @@ async fn drive(
                         answer.requests = requests(&response);
                         answer.unanswered = std::mem::take(&mut response.unanswered);
                         answer.local_delay = Some(local_delay);
-                        consent::apply(pipeline, terms, &response, &mut answer);
+                        let confirmed = asked_again.filter(|_| is_not_modified);
+                        page_terms = consent::apply(pipeline, terms, (&response, confirmed), &mut answer);
                         page_consent = answer.consent.clone();
+                        offers = payment_offers(&response);
                         let redirects = fetch.redirects();
                         visit.report(fetch, answer);
                         if visit.redirects() > redirects {
@@ -195,18 +202,26 @@ async fn drive(
             Step::End(end) => break end,
         }
     };
-    let response = delivered.filter(|_| end.is_delivered());
     let mut report = report(pipeline, end, bytes);
-    if report.success || report.error_type == Some(ErrorKind::Reserved.name()) {
-        report.consent = page_consent.or_else(|| consent::of_robots(pipeline, terms));
+    if report.error_type == Some(ErrorKind::PaymentRequired.name()) {
+        report.offers = offers;
     }
-    match (response, earlier) {
-        (Some(response), Some(earlier)) if is_not_modified => {
-            store_not_modified(pipeline, report, (response, earlier), url).await
+    if report.error_type == Some(ErrorKind::IdentityRejected.name()) {
+        let host = delivered.as_ref().and_then(|response| response.final_url.host_str());
+        report.signature_rejected_by = host.and_then(|host| pipeline.signature_rejections.add(host));
+    }
+    let is_reserved = report.error_type == Some(ErrorKind::Reserved.name());
+    let Some(response) = delivered.filter(|_| report.success || is_reserved) else { return report };
+    report.consent = page_consent.or_else(|| consent::of_robots(pipeline, terms));
+    match earlier.filter(|_| is_not_modified) {
+        Some(earlier) if is_reserved => cache::keep_confirmed(pipeline, earlier, page_terms, &response),
+        Some(earlier) => {
+            return store_not_modified(pipeline, report, (response, page_terms, earlier), url).await;
         }
-        (Some(response), _) => store_page(pipeline, report, response, url).await,
-        (None, _) => report,
+        None if is_reserved => cache::forget(pipeline, url),
+        None => return store_page(pipeline, report, (response, page_terms), url).await,
     }
+    report
 }
 
 /// Waits for a free slot of the fetcher. `None` if the host was paused meanwhile: ask for the next step again. The wait
@@ -252,6 +267,10 @@ fn judge(pipeline: &Pipeline, response: &Response, url: &Url) -> FetchResult {
     let mut answer = pipeline.detector.judge_with(&page, &pipeline.extractors).with_duration(response.duration);
     if response.truncated {
         answer.outcome = answer.outcome.truncated();
+    }
+    if response.is_signature_rejected && matches!(answer.outcome, Outcome::Blocked(_) | Outcome::Http(_)) {
+        // It is about the key, not about the fetcher: a block would make the host one that refuses signed requests.
+        (answer.outcome, answer.message) = (Outcome::IdentityRejected, None);
     }
     match &response.provenance {
         Some(provenance) => answer.with_provenance(provenance.clone()),
@@ -307,13 +326,18 @@ fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
 }
 
 /// Passes a delivered page to the store, or puts it into the report if there is none.
-async fn store_page(pipeline: &Pipeline, mut report: Report, response: Response, url: &Url) -> Report {
+async fn store_page(
+    pipeline: &Pipeline,
+    mut report: Report,
+    (response, terms): (Response, Vec<Term>),
+    url: &Url,
+) -> Report {
     report.provenance.clone_from(&response.provenance);
     let fetcher = report.fetcher.as_deref().and_then(|name| pipeline.selector.fetcher_id(name));
-    let head = cache::DeliveredHead::of(pipeline, url, &response, fetcher);
+    let head = cache::DeliveredHead::of(pipeline, url, (&response, terms), fetcher);
     let Some(store) = pipeline.store.clone() else {
         if let Some(head) = head {
-            cache::keep(pipeline, url, &head, None);
+            cache::keep(pipeline, url, head, None);
         }
         report.response = Some(response);
         return report;
@@ -323,7 +347,7 @@ async fn store_page(pipeline: &Pipeline, mut report: Report, response: Response,
         Ok(body) => {
             report.file = Some(body.file.clone());
             if let Some(head) = head {
-                cache::keep(pipeline, url, &head, Some(body));
+                cache::keep(pipeline, url, head, Some(body));
             }
             report
         }
@@ -335,10 +359,11 @@ async fn store_page(pipeline: &Pipeline, mut report: Report, response: Response,
 async fn store_not_modified(
     pipeline: &Pipeline,
     report: Report,
-    (response, earlier): (Response, CachedPage),
+    (response, terms, earlier): (Response, Vec<Term>, CachedPage),
     url: &Url,
 ) -> Report {
-    let report = cache::keep_confirmed(pipeline, Report { bytes: 0, ..report }, earlier.clone(), &response);
+    let report = cache::of_earlier(Report { bytes: 0, ..report }, &earlier);
+    cache::keep_confirmed(pipeline, earlier.clone(), terms, &response);
     let (Some(store), Some(body)) = (pipeline.store.clone(), earlier.body) else { return report };
     let recorded = on_store(pipeline, &report, url, move |page| store.put_not_modified(page, &body), response).await;
     match recorded {

@@ -472,6 +472,8 @@ fn is_limit(answer: &FetchResult, error: Option<&ErrorType>, asked: Option<Durat
     let blocked = error.and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
     match answer.status {
         _ if answer.outcome == Outcome::RateLimited => true,
+        // A 429 that rejects the crawler's signature is about its key, unless it says for how long.
+        _ if answer.outcome == Outcome::IdentityRejected && asked.is_none() => false,
         Some(429) => error.is_some(),
         Some(503) => error.is_some() && asked.is_some(),
         _ => blocked && asked.is_some(),

@@ -7,11 +7,13 @@ use std::time::Duration;
 use crate::pipeline::RecordingSink;
 use fetchwise::Selector;
 use fetchwise::cache_use::CacheUse;
+use fetchwise::consent::{ConsentSettings, OnReserved, Purpose};
 use fetchwise::fetch::address_guard::AddressGuard;
 use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::pipeline::{Link, Pipeline, Report};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::header;
+use fetchwise::robots::RobotsTxt;
 use fetchwise::selector::SelectContext;
 use fetchwise::store::Store;
 use fetchwise::store::files::Files;
@@ -35,6 +37,17 @@ struct World {
 
 /// Returns a crawl whose validators and bodies are in `dir`.
 fn world(site: Site, cache_use: CacheUse, dir: &Path, store: Option<Arc<dyn Store>>) -> World {
+    world_for(site, cache_use, dir, store, ConsentSettings::default())
+}
+
+/// Returns a crawl for purposes.
+fn world_for(
+    site: Site,
+    cache_use: CacheUse,
+    dir: &Path,
+    store: Option<Arc<dyn Store>>,
+    consent: ConsentSettings,
+) -> World {
     let clock = Arc::new(Clock::fixed(BEGIN));
     let sink = RecordingSink::default();
     let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
@@ -50,14 +63,31 @@ fn world(site: Site, cache_use: CacheUse, dir: &Path, store: Option<Arc<dyn Stor
         Some(store) => builder.store(store),
         None => builder,
     };
+    let robots = HttpFetcher::builder().guard(guard()).build().unwrap();
+    let builder = builder.robots(RobotsTxt::new(Arc::new(robots), "fetchwise")).consent(consent);
     World { origin: Origin::start([(HOST, site)]).unwrap(), pipeline: builder.build().unwrap(), clock, sink }
 }
 
 fn in_files(site: Site, cache_use: CacheUse, dir: &Path) -> World {
-    world(site, cache_use, dir, Some(Arc::new(Files::new(dir.join("pages")).unwrap())))
+    world(site, cache_use, dir, files(dir))
+}
+
+fn files(dir: &Path) -> Option<Arc<dyn Store>> {
+    Some(Arc::new(Files::new(dir.join("pages")).unwrap()))
+}
+
+fn purposes(purposes: &[Purpose]) -> ConsentSettings {
+    ConsentSettings { purposes: purposes.to_vec(), ..ConsentSettings::default() }
 }
 
 impl World {
+    /// Returns the next crawl of the same site in the same directory.
+    fn again(self, cache_use: CacheUse, dir: &Path, consent: ConsentSettings) -> Self {
+        let Self { origin, pipeline, .. } = self;
+        drop(pipeline);
+        Self { origin, ..world_for(UNCHANGED, cache_use, dir, files(dir), consent) }
+    }
+
     async fn fetch(&self, path: &str) -> Report {
         self.pipeline.fetch(&Link::new(self.origin.url(HOST, path))).await
     }
@@ -80,24 +110,25 @@ async fn the_second_crawl_of_unchanged_pages_gets_a_304_for_each_and_moves_no_sc
     const PAGES: u64 = 1000;
     let dir = tempfile::tempdir().unwrap();
     let world = in_files(UNCHANGED, CacheUse::Revalidate, dir.path());
-    let (mut files, mut bytes) = (Vec::new(), 0);
+    let mut files = Vec::new();
     for n in 0..PAGES {
         let report = world.fetch(&format!("/a/{n}")).await;
         assert!(report.success && !report.not_modified, "{report:?}");
-        bytes += report.bytes;
         files.push(report.file.unwrap());
     }
     assert_eq!(world.conditional(), 0);
+    let sent = || world.origin.bytes_sent(HOST.parse().unwrap());
+    let full = sent();
     let before = world.scores("/a/1");
-    let mut again = 0;
     for (n, file) in files.iter().enumerate() {
         let report = world.fetch(&format!("/a/{n}")).await;
         assert!(report.success && report.not_modified && report.requests == 1, "{report:?}");
         assert_eq!((report.status, report.file.as_ref()), (Some(304), Some(file)));
-        again += report.bytes;
     }
     assert_eq!((world.conditional() as u64, world.origin.hits(HOST)), (PAGES, 2 * PAGES));
-    assert!(again * 50 <= bytes, "{again} of {bytes}");
+    // What the server wrote to the connection, heads included.
+    let again = sent() - full;
+    assert!(full > 1000 * PAGES && again > 0 && again * 50 <= full, "{again} of {full} bytes");
     assert_eq!(world.scores("/a/1"), before, "neither estimates nor measured costs");
     let last = world.sink.all().pop().unwrap();
     assert_eq!((last.success, last.http_status, last.weight), (true, Some(304), 0.0));
@@ -205,4 +236,129 @@ async fn an_archive_gets_a_revisit_that_names_the_earlier_record() {
     ] {
         assert!(revisit.contains(line), "{line}: {revisit}");
     }
+}
+
+/// A page with terms in its head, as long as an ordinary one.
+fn page_with_meta() -> String {
+    let text = "<p>The museum is open.</p>".repeat(40);
+    format!("<meta name=robots content='noai'><h1>Opening hours</h1>{text}")
+}
+
+/// Returns sites whose first response has terms against training, with the terms. Later ones, 304s included, have none.
+fn sites_with_terms() -> Vec<(Site, &'static str)> {
+    let fresh = Site::Validators { max_age: Some(60), version: 0 };
+    let then = |first: Site, then: Site| Site::Drifting { after: 1, first: Box::new(first), then: Box::new(then) };
+    let tagged = |site| Site::with_header("Cache-Control", "max-age=60", Site::with_header("ETag", "\"a\"", site));
+    vec![
+        (
+            then(Site::with_header("Content-Usage", "train-ai=n", fresh.clone()), fresh),
+            "train-ai=n content-usage header",
+        ),
+        (then(tagged(Site::Html(page_with_meta())), tagged(Site::Status(304))), "train-ai=n x-robots-tag meta"),
+    ]
+}
+
+#[tokio::test]
+async fn the_terms_that_a_page_came_with_hold_for_its_304_and_while_it_is_fresh() {
+    for (cache_use, requests) in [(CacheUse::Revalidate, 1), (CacheUse::Fresh, 0)] {
+        for (site, terms) in sites_with_terms() {
+            let dir = tempfile::tempdir().unwrap();
+            let world = in_files(site, cache_use, dir.path());
+            let file = world.fetch("/a").await.file;
+            assert!(file.is_some());
+            let world = world.again(cache_use, dir.path(), purposes(&[Purpose::TrainAi]));
+            let report = world.fetch("/a").await;
+            assert_eq!((report.error_type, report.requests), (Some("reserved"), requests), "{terms}: {report:?}");
+            assert!(!report.success && !report.not_modified && report.file.is_none(), "{report:?}");
+            let consent = report.consent.unwrap();
+            assert!(consent.terms_text().contains(terms) && consent.allowed_for.is_empty(), "{consent:?}");
+            let mark = ConsentSettings { on_reserved: OnReserved::Mark, ..purposes(&[Purpose::TrainAi]) };
+            let world = world.again(cache_use, dir.path(), mark);
+            let report = world.fetch("/a").await;
+            assert!(report.not_modified && report.requests == requests && report.file == file, "{report:?}");
+            assert!(report.consent.unwrap().allowed_for.is_empty(), "it says so");
+            let world = world.again(cache_use, dir.path(), purposes(&[Purpose::Search, Purpose::TrainAi]));
+            let report = world.fetch("/a").await;
+            assert!(report.not_modified && report.file == file, "{report:?}");
+            assert_eq!(report.consent.unwrap().allowed_for, [Purpose::Search]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_terms_of_a_kept_page_count_together_with_those_that_robots_txt_has_today() {
+    for cache_use in [CacheUse::Revalidate, CacheUse::Fresh] {
+        let fresh = Site::Validators { max_age: Some(60), version: 0 };
+        let pages = Site::with_header("X-Robots-Tag", "noai", fresh.clone());
+        let with_robots = |text: &str, pages: &Site| {
+            let robots = ("/robots.txt".to_owned(), Site::Html(text.to_owned()));
+            Site::Mixed(vec![("/".to_owned(), pages.clone()), robots])
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let both = [Purpose::Search, Purpose::TrainAi];
+        let world = in_files(with_robots("", &pages), cache_use, dir.path());
+        assert!(world.fetch("/a").await.success);
+        world.origin.set_site(HOST, with_robots("User-agent: *\nContent-Usage: search=n", &fresh));
+        let report = world.again(cache_use, dir.path(), purposes(&both)).fetch("/a").await;
+        assert_eq!(report.error_type, Some("reserved"), "{report:?}");
+        let terms = report.consent.unwrap().terms_text();
+        assert!(terms.contains("search=n content-usage robots.txt") && terms.contains("train-ai=n"), "{terms}");
+    }
+}
+
+#[tokio::test]
+async fn a_304_changes_the_terms_that_it_names_and_no_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let usage = |value: &str| Site::with_header("Content-Usage", value, UNCHANGED);
+    let world = in_files(UNCHANGED, CacheUse::Revalidate, dir.path());
+    assert!(world.fetch("/a").await.success);
+    let world = world.again(CacheUse::Revalidate, dir.path(), purposes(&[Purpose::TrainAi]));
+    for (site, error) in [
+        (UNCHANGED, None),
+        (usage("train-ai=n"), Some("reserved")),
+        (UNCHANGED, Some("reserved")),
+        (usage("train-ai=y"), None),
+        (UNCHANGED, None),
+    ] {
+        world.origin.set_site(HOST, site.clone());
+        let report = world.fetch("/a").await;
+        assert_eq!((report.error_type, report.status), (error, Some(304)), "{site:?}: {report:?}");
+        assert_eq!(report.not_modified, error.is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_reserved_page_ends_the_entry_of_its_earlier_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let training = purposes(&[Purpose::TrainAi]);
+    let world = world_for(UNCHANGED, CacheUse::Revalidate, dir.path(), files(dir.path()), training);
+    assert!(world.fetch("/a").await.success);
+    let changed = Site::Validators { max_age: None, version: 1 };
+    world.origin.set_site(HOST, Site::with_header("Content-Usage", "train-ai=n", changed));
+    let report = world.fetch("/a").await;
+    assert_eq!((report.error_type, report.status), (Some("reserved"), Some(200)), "{report:?}");
+    let before = world.conditional();
+    // A 304 to the first version's validators would bring a body back that the site has reserved since.
+    world.origin.set_site(HOST, UNCHANGED);
+    let report = world.fetch("/a").await;
+    assert!(report.success && !report.not_modified, "{report:?}");
+    assert_eq!(world.conditional(), before);
+}
+
+#[tokio::test]
+async fn an_entry_of_an_earlier_release_has_no_terms_and_serves_no_crawl_with_purposes() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("validators.jsonl");
+    let world = in_files(UNCHANGED, CacheUse::Revalidate, dir.path());
+    assert!(world.fetch("/a").await.success);
+    let World { origin, pipeline, .. } = world;
+    drop(pipeline);
+    let written = std::fs::read_to_string(&log).unwrap();
+    assert!(written.contains(",\"terms\":[]"), "{written}");
+    std::fs::write(&log, written.replace(",\"terms\":[]", "")).unwrap();
+    let search = purposes(&[Purpose::Search]);
+    let world = World { origin, ..world_for(UNCHANGED, CacheUse::Revalidate, dir.path(), files(dir.path()), search) };
+    let report = world.fetch("/a").await;
+    assert!(report.success && !report.not_modified && world.conditional() == 0, "{report:?}");
+    assert!(world.fetch("/a").await.not_modified, "now they are known");
 }

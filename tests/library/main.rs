@@ -7,6 +7,8 @@ mod cache;
 #[cfg(feature = "pipeline")]
 mod driver_equivalence;
 mod evidence_reference;
+#[cfg(all(feature = "identity", feature = "pipeline"))]
+mod identity_rejected;
 #[cfg(feature = "journal")]
 mod journal;
 #[cfg(feature = "journal")]

@@ -295,6 +295,23 @@ async fn a_price_ends_the_visit_without_another_fetcher_a_pause_of_the_host_or_a
 }
 
 #[tokio::test]
+async fn the_offers_of_a_402_are_recorded_and_none_is_accepted() {
+    // {"x402Version":2,"accepts":[{"scheme":"exact","network":"eip155:8453","amount":"10000","asset":"0x1"}]}
+    let required = "eyJ4NDAyVmVyc2lvbiI6MiwiYWNjZXB0cyI6W3sic2NoZW1lIjoiZXhhY3QiLCJuZXR3b3JrIjoiZWlwMTU1Ojg0NTMiLCJhbW91\
+        bnQiOiIxMDAwMCIsImFzc2V0IjoiMHgxIn1dfQ==";
+    let license = "<https://e.org/l.xml>; rel=\"license\"; type=\"application/rsl+xml\"";
+    let toll = Site::with_header("Payment-Required", required, Site::Toll { price: "USD 0.01".to_owned() });
+    let world = World::with(vec![(HOST, Site::with_header("Link", license, toll))], &EVERY_CLASS, |builder| builder);
+    let report = world.get("/a").await;
+    assert_eq!((report.error_type, report.price.as_deref()), (Some("payment_required"), Some("USD 0.01")));
+    assert_eq!(report.offers, ["x402 exact eip155:8453 10000 0x1".into(), "rsl https://e.org/l.xml".into()]);
+    let requests = world.origin.requests();
+    assert_eq!(requests.len(), 1);
+    let pays = ["x-payment", "payment-signature", "crawler-exact-price", "crawler-max-price", "authorization"];
+    assert!(requests[0].headers.iter().all(|sent| !pays.iter().any(|name| sent.name.eq_ignore_ascii_case(name))));
+}
+
+#[tokio::test]
 async fn a_host_that_declines_is_left_for_a_day() {
     let sites = mixed(vec![("/", Site::Static), ("/no", Site::Declined)]);
     let world = World::with(sites, &EVERY_CLASS, |builder| builder);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::pipeline::RecordingSink;
 use fetchwise::Selector;
 use fetchwise::attempt::{ALLOWED_FOR_HEADER, CONSENT_HEADER};
-use fetchwise::consent::{ConsentSettings, OnReserved, Purpose, Vocabulary};
+use fetchwise::consent::{ConsentSettings, LicenseUse, OnReserved, Purpose, Vocabulary};
 use fetchwise::fetch::address_guard::AddressGuard;
 use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::pipeline::{Link, Pipeline, Report};
@@ -274,4 +274,67 @@ async fn the_terms_of_an_error_page_are_not_those_of_the_page() {
     let site = Site::with_header("X-Robots-Tag", "noai", Site::NOT_FOUND);
     let report = World::for_purposes(site, training()).fetch_with("/a", RobotsUse::Ignore).await;
     assert_eq!(report.error_type, Some("not_found"));
+}
+
+const LICENSE: &str = "<rsl xmlns='https://rslstandard.org/rsl'><content url='/news/'><license><permits type='usage'>search\
+    </permits><prohibits type='usage'>ai-all</prohibits></license></content></rsl>";
+
+/// Returns a site whose robots.txt names a licence.
+fn licensed(license: Site) -> Site {
+    let robots = Site::Html("License: /license.xml\nUser-agent: *\nAllow: /".to_owned());
+    let parts = [("/", Site::Static), (ROBOTS, robots), ("/license.xml", license)];
+    Site::Mixed(parts.into_iter().map(|(prefix, site)| (prefix.to_owned(), site)).collect())
+}
+
+fn reading_licenses() -> ConsentSettings {
+    ConsentSettings { licenses: LicenseUse::Read, ..training() }
+}
+
+#[tokio::test]
+async fn pages_that_a_licence_reserves_are_not_requested() {
+    let world = World::for_purposes(licensed(Site::Html(LICENSE.to_owned())), reading_licenses());
+    let links: Vec<Link> = (0..10).map(|n| Link::new(world.origin.url(HOST, &format!("/news/{n}")))).collect();
+    for report in futures_util::future::join_all(links.iter().map(|link| world.pipeline.fetch(link))).await {
+        assert_eq!((report.error_type, report.requests), (Some("reserved"), 0), "{report:?}");
+        let terms = terms_of(&report);
+        assert!(terms.contains("license=/license.xml rsl robots.txt, search=y rsl robots.txt, train-ai=n"), "{terms}");
+    }
+    let open = world.fetch("/about").await;
+    assert_eq!((open.success, open.consent.unwrap().allowed_for), (true, vec![Purpose::TrainAi]));
+    assert_eq!((world.asked(ROBOTS), world.asked("/license.xml"), world.origin.hits(HOST)), (1, 1, 3));
+    // The file is read again after a day.
+    world.origin.set_site(HOST, licensed(Site::Html(LICENSE.replace("ai-all", "ai-input"))));
+    world.clock.set(BEGIN.saturating_add(Duration::from_secs(23 * 3600)));
+    assert_eq!(world.fetch("/news/1").await.error_type, Some("reserved"));
+    world.clock.set(BEGIN.saturating_add(Duration::from_secs(24 * 3600)));
+    assert!(world.fetch("/news/1").await.success);
+    assert_eq!(world.asked("/license.xml"), 2);
+}
+
+#[tokio::test]
+async fn a_licence_is_requested_only_to_be_read_and_one_that_cannot_be_read_says_nothing() {
+    let recording = World::for_purposes(licensed(Site::Html(LICENSE.to_owned())), training());
+    let report = recording.fetch("/news/1").await;
+    assert_eq!((report.success, terms_of(&report)), (true, "license=/license.xml rsl robots.txt".to_owned()));
+    assert_eq!(recording.asked("/license.xml"), 0);
+    let too_long = LICENSE.replace("<content", &format!("{}<content", " ".repeat(64 << 10)));
+    for (broken, requests) in [
+        (Site::NOT_FOUND, 1),
+        (Site::Html(too_long), 1),
+        (Site::SERVER_ERROR, 2),
+        (Site::Truncated, 2),
+        (Site::RedirectOut, 2),
+    ] {
+        let world = World::for_purposes(licensed(broken.clone()), reading_licenses());
+        for n in 0..3 {
+            assert!(world.fetch(&format!("/news/{n}")).await.success, "{broken:?}");
+        }
+        assert_eq!(world.asked("/license.xml"), 1, "{broken:?}: it is not requested again at once");
+        world.clock.set(BEGIN.saturating_add(Duration::from_secs(5 * 60)));
+        assert!(world.fetch("/news/4").await.success, "{broken:?}");
+        assert_eq!(world.asked("/license.xml"), requests, "{broken:?}");
+    }
+    let deaf = ConsentSettings { respect: vec![Vocabulary::ContentUsage], ..reading_licenses() };
+    let world = World::for_purposes(licensed(Site::Html(LICENSE.to_owned())), deaf);
+    assert!(world.fetch("/news/1").await.success, "recorded, and not decisive");
 }

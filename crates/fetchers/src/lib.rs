@@ -11,5 +11,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod fetch;
+pub mod payment_offers;
 pub mod robots;
 pub mod store;

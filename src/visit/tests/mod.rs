@@ -835,3 +835,37 @@ fn complete_short_pages_of_a_host_outlive_the_process() {
     let (asked, end) = next.run("/b", &[short(2)]);
     assert_eq!((asked, end.is_delivered()), (vec!["direct_access".to_owned()], true));
 }
+
+#[test]
+fn a_304_moves_no_measured_cost() {
+    let costs_after = |outcome: Outcome| {
+        let measured = |name: &str| FetcherSpec { measures_cost: true, ..FetcherSpec::by_name(name) };
+        let builder = Selector::builder().around(BEGIN).clock(Arc::new(Clock::fixed(BEGIN)));
+        let builder = builder.fetcher(measured("direct_access")).fetcher(measured("playwright"));
+        let selector = Arc::new(builder.build().unwrap());
+        // A host each: one alone has little say in what is common to all.
+        let run = |name: &str, host: usize, outcome: &Outcome, ms| {
+            let url = Url::parse(&format!("https://h{host}.org/a")).unwrap();
+            let visit = Visit::new(Arc::clone(&selector), url).unwrap().prefer(name).unwrap();
+            drive(visit, &[FetchResult::from(outcome.clone()).with_duration(Duration::from_millis(ms))])
+        };
+        let costs = || {
+            let url = Url::parse("https://h0.org/b").unwrap();
+            let context = crate::selector::SelectContext { now: BEGIN, ..crate::selector::SelectContext::default() };
+            let candidates = selector.explain(&url, &context).unwrap().candidates;
+            candidates.into_iter().map(|candidate| (candidate.fetcher.clone(), candidate.cost)).collect::<Vec<_>>()
+        };
+        for n in 0..20 {
+            run("direct_access", n, &Outcome::Content, 100);
+            run("playwright", n, &Outcome::Content, 1_000);
+        }
+        let before = costs();
+        assert_ne!(before[1].1, 20.0, "it is measured: {before:?}");
+        (0..20).for_each(|n| drop(run("direct_access", n, &outcome, 1)));
+        (before, costs())
+    };
+    let (before, after) = costs_after(Outcome::NotModified);
+    assert_eq!(before, after);
+    let (before, after) = costs_after(Outcome::Content);
+    assert_ne!(before, after, "a page does");
+}

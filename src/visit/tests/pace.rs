@@ -403,3 +403,23 @@ fn a_delay_of_this_machine_is_not_the_hosts() {
     let (before, after) = rates(300);
     assert!(after >= before, "a slow machine: {before} {after}");
 }
+
+#[test]
+fn a_304_is_no_latency_sample() {
+    let latency_after = |outcome: Outcome| {
+        let world = World::new(PaceSettings { max_rate: 10.0, ..PaceSettings::default() });
+        let known = || {
+            let explanation = world.selector.pace().unwrap().explain("e.org", world.clock.now()).unwrap();
+            explanation.latency.unwrap().0
+        };
+        let slow = |outcome: Outcome, ms| FetchResult::from(outcome).with_duration(Duration::from_millis(ms));
+        (0..20).for_each(|n| drop(world.run(&format!("/page/{n}"), slow(Outcome::Content, 100))));
+        let before = known();
+        (0..20).for_each(|n| drop(world.run(&format!("/again/{n}"), slow(outcome.clone(), 5_000))));
+        (before, known())
+    };
+    let (before, after) = latency_after(Outcome::NotModified);
+    assert_eq!(before, after);
+    let (before, after) = latency_after(Outcome::Content);
+    assert!(after > before, "a page is one: {before:?} {after:?}");
+}

@@ -881,3 +881,21 @@ fn a_price_a_reserved_page_and_an_unchanged_one_are_named_in_results_and_archive
     ]);
     assert!(once.stdout.contains("</html>"), "a page that is printed comes in full");
 }
+
+#[test]
+fn a_host_that_rejects_the_signature_is_reported_once_and_the_offers_of_a_402_are_named() {
+    let place = TestDir::new();
+    let rejects = Site::with_header("crawler-error", "InvalidSignature", Site::Status(400));
+    let link = "<https://e.org/l.xml>; rel=\"license\"; type=\"application/rsl+xml\"";
+    let toll = Site::with_header("Link", link, Site::Toll { price: "USD 0.01".to_owned() });
+    let origin = Origin::start([(HOST, rejects), (OTHER, toll)]).unwrap();
+    let input = place.write("urls.txt", (0..5).map(|n| origin.url(HOST, &format!("/{n}\n"))).collect::<String>());
+    let run = place.run(&fetch(&["--input", &input]));
+    assert_eq!(run.stderr.matches("127.0.0.1 rejects this crawler's signature").count(), 1, "{}", run.stderr);
+    let results = run.json();
+    assert_eq!(results.len(), 5);
+    assert!(results.iter().all(|result| result["error_type"] == "identity_rejected"), "{results:?}");
+    let toll = place.run(&fetch(&[&origin.url(OTHER, "/a")])).one();
+    assert_eq!(toll["offers"], serde_json::json!(["rsl https://e.org/l.xml"]), "{toll}");
+    assert!(results[0].get("offers").is_none());
+}

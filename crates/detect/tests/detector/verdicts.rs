@@ -96,6 +96,26 @@ fn a_status_decides_when_there_is_no_evidence() {
 }
 
 #[test]
+fn a_crawler_error_is_an_outcome_with_its_own_status_only() {
+    let ends = |status, code| Case::html(status, article()).header("crawler-error", code).ends();
+    for code in ["InvalidSignature", "StrongAuthRequired", " InvalidSignature "] {
+        assert_eq!(ends(400, code), Err(ErrorKind::IdentityRejected), "{code}");
+        assert_eq!(ends(403, code), Err(ErrorKind::Blocked403), "{code}");
+        assert_eq!(ends(200, code), Ok(()), "{code}");
+    }
+    assert_eq!(ends(403, "CrawlerForbidden"), Err(ErrorKind::Declined));
+    assert_eq!(ends(400, "CrawlerForbidden"), Err(ErrorKind::ClientError));
+    assert_eq!(ends(403, "InvalidCrawlerExactPrice"), Err(ErrorKind::Blocked403));
+    assert_eq!(ends(400, "invalidsignature"), Err(ErrorKind::ClientError), "a code has one spelling");
+    for code in ["CrawlerForbidden", "InvalidSignature", ""] {
+        assert_eq!(ends(402, code), Err(ErrorKind::PaymentRequired), "{code}");
+    }
+    // A challenge does not hide the reason that the site names.
+    let named = Case::html(403, CHALLENGE).header("crawler-error", "CrawlerForbidden");
+    assert_eq!(named.ends(), Err(ErrorKind::Declined));
+}
+
+#[test]
 fn a_challenge_is_a_block_whatever_its_status() {
     for status in [200, 202, 401, 403, 405, 429, 503] {
         let (verdict, end, _) = Case::html(status, CHALLENGE).read();

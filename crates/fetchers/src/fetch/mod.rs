@@ -118,6 +118,9 @@ pub struct Response {
     pub requests: Option<u16>,
     /// URLs of requests that the server did not answer: it closed the kept connection instead, and each was sent again.
     pub unanswered: Vec<Url>,
+    /// A 403 or 429 to a signed request that asks for a signature, although the host has refused the one that it asked
+    /// for within the last hour.
+    pub is_signature_rejected: bool,
 }
 
 /// A request as it was sent, for web archives.
@@ -157,6 +160,7 @@ impl Response {
             provenance: None,
             requests: None,
             unanswered: Vec::new(),
+            is_signature_rejected: false,
         }
     }
 

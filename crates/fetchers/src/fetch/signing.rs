@@ -1,6 +1,6 @@
 //! Signatures of requests, with the feature `identity`. Without it nothing can sign.
 //!
-//! Owns: whether a refused request is signed once more.
+//! Owns: whether a refused request is signed once more, and which refusal rejects the signature.
 //!
 //! Invariants: a signature is made for one request, and no log or archive gets it. A request is signed at most once more.
 //! A host that refuses that too gets no second signature for an hour.
@@ -44,8 +44,18 @@ const MAX_HOSTS: usize = 10_000;
 #[derive(Clone, Debug)]
 pub struct RequestSigner {
     signer: Arc<Signer>,
-    /// Authorities that refused a second signature, with the time.
-    in_vain: Arc<Mutex<HashMap<String, i64>>>,
+    /// Authorities that refused a second signature.
+    in_vain: Arc<Mutex<HashMap<String, SecondRefusal>>>,
+}
+
+/// A response that refused a second signature.
+#[cfg(feature = "identity")]
+#[derive(Clone, Copy, Debug)]
+struct SecondRefusal {
+    /// Its time, in seconds.
+    at: i64,
+    /// Whether it asks for a signature again.
+    asks: bool,
 }
 
 /// Signs the requests of fetchers. Nothing makes one in this build: the feature `identity` is off.
@@ -164,7 +174,7 @@ impl RequestSigner {
     }
 
     /// Notes the response to a request that was signed a second time.
-    pub(super) fn observe_second(&self, url: &Url, status: StatusCode) {
+    pub(super) fn observe_second(&self, url: &Url, status: StatusCode, headers: &HeaderMap) {
         let mut in_vain = self.in_vain.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_refusal(status) {
             in_vain.remove(authority(url));
@@ -174,12 +184,27 @@ impl RequestSigner {
             // Rare, and each host costs one request.
             in_vain.clear();
         }
-        in_vain.insert(authority(url).to_owned(), unix_seconds());
+        let refusal = SecondRefusal { at: unix_seconds(), asks: headers.contains_key(ACCEPT_SIGNATURE) };
+        in_vain.insert(authority(url).to_owned(), refusal);
+    }
+
+    /// Returns whether the response to a signed request rejects the crawler's signature: it asks for one, and the host has
+    /// refused the one that it asked for.
+    pub(super) fn is_rejected(&self, url: &Url, status: StatusCode, headers: &HeaderMap) -> bool {
+        is_refusal(status)
+            && headers.contains_key(ACCEPT_SIGNATURE)
+            && self.second_refusal(url).is_some_and(|refusal| refusal.asks)
     }
 
     fn is_in_vain(&self, url: &Url) -> bool {
+        self.second_refusal(url).is_some()
+    }
+
+    /// Returns the refusal of a second signature within the last hour.
+    fn second_refusal(&self, url: &Url) -> Option<SecondRefusal> {
         let in_vain = self.in_vain.lock().unwrap_or_else(PoisonError::into_inner);
-        in_vain.get(authority(url)).is_some_and(|at| unix_seconds().saturating_sub(*at) < IN_VAIN_FOR)
+        let refusal = in_vain.get(authority(url)).copied()?;
+        (unix_seconds().saturating_sub(refusal.at) < IN_VAIN_FOR).then_some(refusal)
     }
 }
 
@@ -219,7 +244,11 @@ impl RequestSigner {
         match self.0 {}
     }
 
-    pub(super) fn observe_second(&self, _: &Url, _: StatusCode) {
+    pub(super) fn observe_second(&self, _: &Url, _: StatusCode, _: &HeaderMap) {
+        match self.0 {}
+    }
+
+    pub(super) fn is_rejected(&self, _: &Url, _: StatusCode, _: &HeaderMap) -> bool {
         match self.0 {}
     }
 }

@@ -1,4 +1,4 @@
-//! The validators of delivered pages: `ETag` and `Last-Modified`, with the place of the stored body.
+//! The validators of delivered pages: `ETag` and `Last-Modified`, with the place of the stored body and the page's terms.
 //!
 //! Owns: a file of JSON lines, one for each change, and the index of the newest line of each URL (16 bytes for each).
 //!
@@ -20,6 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::StoredBody;
 use crate::fetch::Validators;
+use fetchwise_types::consent::{Term, TermPlace, Vocabulary, bounded};
 use fetchwise_types::heuristic::url::identity;
 use fetchwise_types::response::{Header, header};
 use fetchwise_types::time::Timestamp;
@@ -49,6 +50,10 @@ pub struct CachedPage {
     /// Where its body is; `None` if it was not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<StoredBody>,
+    /// The terms in its headers and in the page, as the crawl that fetched it read them. `None` if they are unknown: an
+    /// earlier release wrote the entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terms: Option<Vec<Term>>,
     /// Whether the entry ends the page's earlier one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     gone: bool,
@@ -65,7 +70,27 @@ impl CachedPage {
         }
         let (url, fetched_at) = (identity(url).to_owned(), now.as_millis());
         let fresh_until = fresh_until.map(Timestamp::as_millis);
-        Some(Self { url, validators, fetched_at, fresh_until, bytes, body, gone: false })
+        Some(Self { url, validators, fetched_at, fresh_until, bytes, body, terms: Some(Vec::new()), gone: false })
+    }
+
+    /// Returns the entry of a page with these terms.
+    #[must_use]
+    pub fn with_terms(self, terms: Vec<Term>) -> Self {
+        Self { terms: Some(bounded(terms)), ..self }
+    }
+
+    /// Returns the terms after a 304 with `headers`, in which `named` are. A header of the 304 replaces the one of the
+    /// stored response (RFC 9111, section 3.2); all other terms stay.
+    pub fn terms_after(&self, headers: &[Header], named: Vec<Term>) -> Vec<Term> {
+        let is_replaced = |term: &&Term| {
+            let name = match term.vocabulary {
+                Vocabulary::Rsl => "link",
+                other => other.name(),
+            };
+            term.place == TermPlace::Header && header(headers, name).is_some()
+        };
+        let known = self.terms.iter().flatten();
+        bounded(known.filter(|term| !is_replaced(term)).cloned().chain(named))
     }
 
     /// Returns the entry after a 304 with `headers` at `now`.
@@ -77,6 +102,11 @@ impl CachedPage {
             last_modified: named.last_modified.or(self.validators.last_modified),
         };
         Self { validators, fresh_until: fresh_until(headers, now).map(Timestamp::as_millis), ..self }
+    }
+
+    /// Returns the entry that ends it.
+    fn end(&self) -> Self {
+        Self { gone: true, body: None, terms: None, validators: Validators::default(), ..self.clone() }
     }
 
     /// Returns whether it is fresh at `now`: the site said that it does not change until later.
@@ -158,12 +188,16 @@ impl ValidatorLog {
         state.line_at(at).ok().flatten().filter(|page| page.url == url && !page.gone)
     }
 
-    /// Adds an entry.
+    /// Adds an entry. One that is too long for a line ends the page's earlier one.
     ///
     /// # Errors
     /// Fails if it cannot be written.
     pub fn put(&self, page: &CachedPage) -> io::Result<()> {
-        self.lock().append(page)
+        let mut state = self.lock();
+        if !state.append(page)? {
+            state.append(&page.end())?;
+        }
+        Ok(())
     }
 
     /// Forgets a page, if it is known.
@@ -172,7 +206,7 @@ impl ValidatorLog {
     /// Fails if that cannot be written.
     pub fn forget(&self, url: &Url) -> io::Result<()> {
         let Some(page) = self.get(url) else { return Ok(()) };
-        self.put(&CachedPage { gone: true, body: None, validators: Validators::default(), ..page })
+        self.put(&page.end())
     }
 
     fn lock(&self) -> MutexGuard<'_, LogState> {
@@ -215,11 +249,12 @@ impl LogState {
         Ok(serde_json::from_slice(&line).ok())
     }
 
-    fn append(&mut self, page: &CachedPage) -> io::Result<()> {
+    /// Adds an entry. Returns false for one that is too long for a line: it is not written.
+    fn append(&mut self, page: &CachedPage) -> io::Result<bool> {
         let mut line = serde_json::to_vec(page).map_err(io::Error::other)?;
         line.push(b'\n');
         if line.len() as u64 > MAX_LINE {
-            return Ok(());
+            return Ok(false);
         }
         self.file.seek(SeekFrom::Start(self.len))?;
         if let Err(error) = self.file.write_all(&line) {
@@ -233,7 +268,7 @@ impl LogState {
             false => self.newest.insert(hash, self.len),
         };
         self.len += line.len() as u64;
-        Ok(())
+        Ok(true)
     }
 
     fn is_mostly_outdated(&mut self) -> io::Result<bool> {
@@ -318,6 +353,43 @@ mod tests {
         log.put(&page(5, "\"newest\"")).unwrap();
         drop(log);
         assert_eq!(ValidatorLog::open(&path).unwrap().get(&url(5)), Some(page(5, "\"newest\"")));
+    }
+
+    #[test]
+    fn the_terms_of_a_page_are_kept_and_those_of_an_earlier_release_are_unknown() {
+        use fetchwise_types::consent::{Purpose, header_terms};
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("validators");
+        // As an earlier release wrote it, without terms.
+        let old = "{\"url\":\"https://e.org/1\",\"etag\":\"\\\"a\\\"\",\"fetched_at\":1790000000000,\"bytes\":7}\n";
+        fs::write(&path, old).unwrap();
+        let log = ValidatorLog::open(&path).unwrap();
+        assert_eq!(log.get(&url(1)), Some(CachedPage { terms: None, ..page(1, "\"a\"") }));
+        let term = |place, purpose| Term::new(Vocabulary::ContentUsage, place, purpose, false);
+        let own = vec![term(TermPlace::Header, Purpose::TrainAi), term(TermPlace::Meta, Purpose::Search)];
+        log.put(&page(2, "\"a\"").with_terms([own.clone(), own.clone()].concat())).unwrap();
+        drop(log);
+        let read = ValidatorLog::open(&path).unwrap().get(&url(2)).unwrap();
+        assert_eq!(read.terms.as_ref(), Some(&own));
+        let after = |headers: &[Header]| read.terms_after(headers, header_terms(headers, "x"));
+        assert_eq!(after(&[Header::new("ETag", "\"a\"")]), own, "a 304 that says nothing changes nothing");
+        let permits = after(&[Header::new("Content-Usage", "train-ai=y")]);
+        assert_eq!(permits, [own[1].clone(), Term { allowed: Some(true), ..own[0].clone() }]);
+        assert_eq!(after(&[Header::new("Content-Signal", "search=no")]).len(), 3);
+    }
+
+    #[test]
+    fn an_entry_that_is_too_long_ends_the_earlier_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("validators");
+        let log = ValidatorLog::open(&path).unwrap();
+        log.put(&page(1, "\"a\"")).unwrap();
+        let file = PathBuf::from("x".repeat(MAX_LINE as usize));
+        log.put(&CachedPage { body: Some(StoredBody { file, record: None }), ..page(1, "\"b\"") }).unwrap();
+        assert_eq!(log.get(&url(1)), None);
+        drop(log);
+        assert_eq!(ValidatorLog::open(&path).unwrap().get(&url(1)), None);
     }
 
     #[test]

@@ -159,6 +159,12 @@ impl Origin {
         self.hosts.connections(address)
     }
 
+    /// Returns the number of bytes that `address` has written to its connections: heads and bodies of all responses, as
+    /// encrypted with TLS. Those of named hosts count for 127.0.0.1.
+    pub fn bytes_sent(&self, address: IpAddr) -> u64 {
+        self.hosts.bytes_sent(address)
+    }
+
     /// Returns the received requests, oldest first: the last 100,000 of each host, by time of arrival.
     pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.hosts.requests()

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
@@ -36,7 +36,15 @@ const STOP_WAIT: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(super) struct Hosts {
     by_name: HashMap<String, Host>,
-    connections: Mutex<HashMap<IpAddr, u64>>,
+    addresses: Mutex<HashMap<IpAddr, AddressCounts>>,
+}
+
+/// Counts of an address.
+#[derive(Clone, Debug, Default)]
+struct AddressCounts {
+    connections: u64,
+    /// Bytes that were written to its connections, heads of responses included.
+    sent: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -54,7 +62,7 @@ impl Hosts {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("duplicate host {name}")));
             }
         }
-        Ok(Self { by_name, connections: Mutex::default() })
+        Ok(Self { by_name, addresses: Mutex::default() })
     }
 
     pub(super) fn ledger(&self, host: &str) -> Option<&Ledger> {
@@ -74,11 +82,25 @@ impl Hosts {
     }
 
     pub(super) fn connections(&self, address: IpAddr) -> u64 {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).get(&address).copied().unwrap_or(0)
+        self.counts(address).connections
     }
 
-    fn count_connection(&self, address: IpAddr) {
-        *self.connections.lock().unwrap_or_else(PoisonError::into_inner).entry(address).or_default() += 1;
+    pub(super) fn bytes_sent(&self, address: IpAddr) -> u64 {
+        // Relaxed: it orders no other memory.
+        self.counts(address).sent.load(Ordering::Relaxed)
+    }
+
+    fn counts(&self, address: IpAddr) -> AddressCounts {
+        let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        addresses.get(&address).cloned().unwrap_or_default()
+    }
+
+    /// Counts a connection, and returns the counter of the bytes that are written to it.
+    fn count_connection(&self, address: IpAddr) -> Arc<AtomicU64> {
+        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = addresses.entry(address).or_default();
+        counts.connections += 1;
+        Arc::clone(&counts.sent)
     }
 
     /// Returns the host that a request names, or else the one on the address of the connection.
@@ -144,9 +166,9 @@ async fn accept(listener: tokio::net::TcpListener, acceptor: Option<TlsAcceptor>
 async fn connection(stream: TcpStream, acceptor: Option<TlsAcceptor>, hosts: Arc<Hosts>) {
     let Ok(local) = stream.local_addr() else { return };
     let _ = stream.set_nodelay(true);
-    hosts.count_connection(local.ip());
+    let sent = hosts.count_connection(local.ip());
     let reset = Arc::new(AtomicBool::new(false));
-    let stream = ResettableStream { stream, reset: Arc::clone(&reset) };
+    let stream = ResettableStream { stream, reset: Arc::clone(&reset), sent };
     let Some(acceptor) = acceptor else {
         return serve(stream, HttpVersion::One, local.ip(), &hosts, &reset).await;
     };
@@ -263,10 +285,11 @@ fn requested_authority(request: &Request<Incoming>) -> Option<String> {
 #[error("broken on purpose")]
 struct BrokenOnPurpose;
 
-/// A stream that is reset instead of closed when its flag is set.
+/// A stream that counts what is written to it, and is reset instead of closed when its flag is set.
 struct ResettableStream {
     stream: TcpStream,
     reset: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
 }
 
 impl Drop for ResettableStream {
@@ -286,7 +309,11 @@ impl AsyncRead for ResettableStream {
 
 impl AsyncWrite for ResettableStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        if let Poll::Ready(Ok(len)) = &written {
+            self.sent.fetch_add(*len as u64, Ordering::Relaxed);
+        }
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

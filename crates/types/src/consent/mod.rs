@@ -1,7 +1,7 @@
 //! What a site permits: the terms of a page, and whether they permit any purpose of a crawl.
 //!
 //! Owns: the model ([`Term`], [`Consent`]) and the decision ([`ConsentSettings`]). `read` parses header values,
-//! `robots` the terms in robots.txt; both need the feature `consent`.
+//! `robots` the terms in robots.txt and `rsl` those in files of RSL; all need the feature `consent`.
 //!
 //! Invariants: no input ends in an error. A value that cannot be read says nothing, and what is unknown is permitted.
 //!
@@ -19,14 +19,59 @@ use crate::unknown_name::UnknownName;
 mod read;
 #[cfg(feature = "consent")]
 mod robots;
+#[cfg(feature = "consent")]
+mod rsl;
 
 #[cfg(feature = "consent")]
 pub use read::{header_terms, robots_directives};
 #[cfg(feature = "consent")]
 pub use robots::RobotsTerms;
+#[cfg(feature = "consent")]
+pub use rsl::{MAX_RSL_BYTES, RslTerms};
 
 /// The most terms that are recorded of one page.
 pub const MAX_TERMS: usize = 32;
+
+/// Returns the product token at the beginning of a crawler's name, by which sites name it: `ExampleBot` of
+/// `ExampleBot/1.0`. Empty if the name begins with anything but a letter, `-` or `_`.
+///
+/// ```
+/// use fetchwise_types::consent::product_token;
+/// assert_eq!(product_token("ExampleBot/1.0 (+https://bot.example)"), "ExampleBot");
+/// ```
+pub fn product_token(name: &str) -> &str {
+    let is_token = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_');
+    &name[..name.find(|c| !is_token(c)).unwrap_or(name.len())]
+}
+
+/// Returns whether a site that writes `name` means the crawler called `agent`: both have the same product token, in any
+/// case. A crawler without a product token has its whole name only.
+///
+/// ```
+/// use fetchwise_types::consent::is_named;
+/// assert!(is_named("examplebot", "ExampleBot/1.0"));
+/// assert!(!is_named("otherbot", "ExampleBot/1.0"));
+/// ```
+pub fn is_named(name: &str, agent: &str) -> bool {
+    let token = product_token(agent);
+    match token.is_empty() {
+        true => !agent.is_empty() && name.eq_ignore_ascii_case(agent),
+        false => product_token(name).eq_ignore_ascii_case(token),
+    }
+}
+
+/// Returns the terms that are kept of one page: each once, and beyond [`MAX_TERMS`] only those that reserve, since no
+/// other is decisive.
+pub fn bounded(terms: impl IntoIterator<Item = Term>) -> Vec<Term> {
+    let mut kept: Vec<Term> = Vec::new();
+    for term in terms {
+        let fits = kept.len() < MAX_TERMS || term.allowed == Some(false);
+        if fits && !kept.contains(&term) {
+            kept.push(term);
+        }
+    }
+    kept
+}
 
 macro_rules! names {
     ($(#[$doc:meta])* $type:ident, $what:literal, $($(#[$variant_doc:meta])* $variant:ident = $name:literal,)+) => {
@@ -86,7 +131,7 @@ names! {
     ContentSignal = "content-signal",
     /// `X-Robots-Tag` and `<meta name="robots">`: `noindex`.
     XRobotsTag = "x-robots-tag",
-    /// Licences in RSL. Their addresses are recorded; the files are not read, so that they neither permit nor reserve.
+    /// Licences in RSL: their addresses, and with [`LicenseUse::Read`] the uses that they permit and prohibit.
     Rsl = "rsl",
 }
 
@@ -108,6 +153,15 @@ names! {
     Skip = "skip",
     /// It comes, and its result says so.
     Mark = "mark",
+}
+
+names! {
+    /// The use of licences in RSL.
+    LicenseUse, "use of licences",
+    /// Their addresses are recorded, so that they neither permit nor reserve.
+    Record = "record",
+    /// The files that robots.txt names are read as well.
+    Read = "read",
 }
 
 /// One term of a page.
@@ -202,6 +256,8 @@ pub struct ConsentSettings {
     pub respect: Vec<Vocabulary>,
     /// What happens to a page that is reserved against every purpose.
     pub on_reserved: OnReserved,
+    /// The use of licences in RSL.
+    pub licenses: LicenseUse,
     /// The name by which groups of robots.txt, and directives for one crawler, are selected.
     pub agent: String,
 }
@@ -212,6 +268,7 @@ impl Default for ConsentSettings {
             purposes: Vec::new(),
             respect: Vocabulary::ALL.to_vec(),
             on_reserved: OnReserved::Skip,
+            licenses: LicenseUse::Record,
             agent: "fetchwise".to_owned(),
         }
     }
@@ -223,15 +280,7 @@ impl ConsentSettings {
         if terms.is_empty() && self.purposes.is_empty() {
             return None;
         }
-        let mut kept: Vec<Term> = Vec::with_capacity(terms.len().min(MAX_TERMS));
-        for term in terms {
-            // Beyond the bound, only a term that reserves is decisive.
-            let fits = kept.len() < MAX_TERMS || term.allowed == Some(false);
-            if fits && !kept.contains(&term) {
-                kept.push(term);
-            }
-        }
-        let terms = kept;
+        let terms = bounded(terms);
         let reserves = |purpose: Purpose| {
             let decides = |term: &&Term| self.respect.contains(&term.vocabulary) && term.purpose == Some(purpose);
             terms.iter().filter(decides).any(|term| term.allowed == Some(false))

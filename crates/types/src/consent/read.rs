@@ -7,7 +7,7 @@
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
-use super::{Purpose, Term, TermPlace, Vocabulary};
+use super::{Purpose, Term, TermPlace, Vocabulary, is_named};
 use crate::response::Header;
 
 /// The most bytes of one value that are read. A longer value is unreadable.
@@ -86,7 +86,7 @@ pub(super) fn preferences(vocabulary: Vocabulary, place: TermPlace, value: &str,
 }
 
 /// Adds the terms of an `X-Robots-Tag`, or of the `content` of a `meta` element: `noindex`, or `otherbot: noindex`,
-/// where the name selects one crawler up to the next name.
+/// where the name selects one crawler, by its product token, up to the next name.
 pub fn robots_directives(value: &str, place: TermPlace, agent: &str, terms: &mut Vec<Term>) {
     if value.len() > MAX_VALUE {
         return;
@@ -99,11 +99,11 @@ pub fn robots_directives(value: &str, place: TermPlace, agent: &str, terms: &mut
             if VALUED.iter().any(|valued| name.eq_ignore_ascii_case(valued)) {
                 continue;
             }
-            let is_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'*');
+            let is_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'*' | b'/');
             if name.is_empty() || !name.bytes().all(is_token) {
                 continue;
             }
-            is_meant = name.eq_ignore_ascii_case(agent) || name == "*";
+            is_meant = name == "*" || is_named(name, agent);
             directive = rest.trim();
         }
         if !is_meant {
@@ -201,5 +201,21 @@ mod tests {
         assert_eq!(directives("otherbot: noindex, ExampleBot: noarchive"), 1);
         assert_eq!(directives("unavailable_after: Fri, 25 Jun 2027 15:00:00 GMT, noindex"), 1);
         assert_eq!(directives("max-snippet: 20, none"), 1);
+    }
+
+    #[test]
+    fn directives_name_a_crawler_by_its_product_token() {
+        let directives = |value: &str, agent: &str| {
+            let mut terms = Vec::new();
+            robots_directives(value, TermPlace::Header, agent, &mut terms);
+            terms.len()
+        };
+        for agent in ["ExampleBot/1.0", "examplebot", "ExampleBot/1.0 (+https://bot.example)"] {
+            assert_eq!(directives("examplebot: noindex, noarchive", agent), 2, "{agent}");
+            assert_eq!(directives("otherbot: noindex, ExampleBot/2.0: noarchive", agent), 1, "{agent}");
+            assert_eq!(directives("example: noindex, examplebot-news: noarchive", agent), 0, "{agent}");
+        }
+        assert_eq!((directives("360bot: noindex", "360bot"), directives("361bot: noindex", "360bot")), (1, 0));
+        assert_eq!(directives("otherbot: noindex", ""), 0);
     }
 }

@@ -7,7 +7,7 @@
 use memchr::memmem;
 
 use super::read::{license, preferences};
-use super::{Term, TermPlace, Vocabulary};
+use super::{Term, TermPlace, Vocabulary, product_token};
 
 /// The most bytes of a file that are read.
 const MAX_BYTES: usize = 512 << 10;
@@ -58,7 +58,8 @@ impl RobotsTerms {
                 if !names_agents {
                     (is_own, is_any, names_agents, in_group) = (false, false, true, true);
                 }
-                is_own |= product(value).eq_ignore_ascii_case(product(agent)) && !product(value).is_empty();
+                let token = product_token(value);
+                is_own |= !token.is_empty() && token.eq_ignore_ascii_case(product_token(agent));
                 is_any |= value.starts_with('*');
                 if is_own {
                     own.get_or_insert_default();
@@ -155,15 +156,9 @@ fn is_key(key: &str, names: &[&str]) -> bool {
     names.iter().any(|name| key.eq_ignore_ascii_case(name))
 }
 
-/// Returns the product token at the beginning of a crawler's name.
-fn product(name: &str) -> &str {
-    let is_token = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_');
-    &name[..name.find(|c| !is_token(c)).unwrap_or(name.len())]
-}
-
 /// Returns a path or pattern with its escapes in one form: characters that need none stand for themselves, all others
 /// are escaped in upper case.
-fn normal(path: &str) -> String {
+pub(super) fn normal(path: &str) -> String {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16)).map(|digit| digit as u8);
     let bytes = path.as_bytes();
@@ -196,7 +191,7 @@ fn normal(path: &str) -> String {
 
 /// Returns whether a pattern with `*` and a final `$` matches the beginning of `path`. The leftmost place of each part
 /// leaves most for the next one, so that no part is searched for twice.
-fn matches(pattern: &str, path: &str) -> bool {
+pub(super) fn matches(pattern: &str, path: &str) -> bool {
     let (pattern, is_whole) = match pattern.strip_suffix('$') {
         Some(pattern) => (pattern, true),
         None => (pattern, false),

@@ -72,6 +72,8 @@ struct StoredReport {
     paused_until: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     price: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    offers: Vec<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     consent: Option<Box<Consent>>,
     #[serde(default)]
@@ -105,7 +107,8 @@ impl StoredReport {
     /// Returns the stored form; none for a report with a page, and for one with an unknown error type.
     fn of(place: InputPosition, id: Option<String>, report: &Report) -> Option<Self> {
         let is_known = report.error_type.is_none_or(|name| error_type(name).is_some());
-        if report.response.is_some() || report.crawl_delay_cut.is_some() || !is_known {
+        let has_note = report.crawl_delay_cut.is_some() || report.signature_rejected_by.is_some();
+        if report.response.is_some() || has_note || !is_known {
             return None;
         }
         Some(Self {
@@ -131,6 +134,7 @@ impl StoredReport {
             file: report.file.clone(),
             paused_until: report.paused_until.map(Timestamp::as_millis),
             price: report.price.clone(),
+            offers: report.offers.clone(),
             consent: report.consent.clone(),
             not_modified: report.not_modified,
             record: report.record.clone(),
@@ -161,11 +165,13 @@ impl StoredReport {
             file: self.file,
             paused_until: self.paused_until.map(Timestamp::from_millis),
             price: self.price,
+            offers: self.offers,
             consent: self.consent,
             not_modified: self.not_modified,
             record: self.record,
             response: None,
             crawl_delay_cut: None,
+            signature_rejected_by: None,
         };
         let link = Link { url: report.url.clone(), id: self.id, ..Link::default() };
         Some(FinishedItem::Fetched(place, link, Box::new(report)))
@@ -199,6 +205,7 @@ mod tests {
             file: Some("pages/a.html".into()),
             paused_until: Some(Timestamp::from_millis(7)),
             price: Some("USD 0.01".into()),
+            offers: vec!["rsl https://e.org/l.xml".into()],
             not_modified: true,
             record: Some("urn:uuid:0".to_owned()),
             consent: ConsentSettings::default()

@@ -188,6 +188,14 @@ impl<'o> ResultDisplay<'o> {
         ));
     }
 
+    /// Reports that a host rejects the crawler's signature.
+    pub(super) fn signature_rejected(&self, host: &str) {
+        self.note(&format!(
+            "{} rejects this crawler's signature; `fetchwise identity check` compares your keys with what is published",
+            plain(host)
+        ));
+    }
+
     /// Prints a message above the region.
     pub(super) fn note(&self, text: &str) {
         self.region.suspend(|| note_styled(text));

@@ -48,6 +48,9 @@ pub(crate) struct ReportJson<'a> {
     /// The price that a 402 named.
     #[serde(skip_serializing_if = "Option::is_none")]
     price: Option<&'a str>,
+    /// The other offers of a 402.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    offers: &'a [Box<str>],
     /// The host that delivered instead of the site.
     served_by: Option<&'a str>,
     /// The date of an archive's copy.
@@ -87,6 +90,7 @@ impl<'a> ReportJson<'a> {
             consent: report.consent.as_ref().map(|consent| &*consent.terms),
             allowed_for: report.consent.as_ref().map(|consent| &*consent.allowed_for),
             price: report.price.as_deref(),
+            offers: &report.offers,
             served_by: report.provenance.as_ref().map(|provenance| &*provenance.by),
             archived_at: report.provenance.as_ref().and_then(|provenance| provenance.captured).map(rfc3339::format),
             queue_position: place.and_then(InputPosition::queue).map(|(seq, _)| seq),

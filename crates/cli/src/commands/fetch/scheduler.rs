@@ -392,6 +392,9 @@ impl Scheduler<'_> {
         if let Some(cut) = fetched.report.crawl_delay_cut.take() {
             self.show.crawl_delay_cut(&cut);
         }
+        if let Some(host) = fetched.report.signature_rejected_by.take() {
+            self.show.signature_rejected(&host);
+        }
         let Some(fetched) = self.put_back(host, fetched, &mut waiting) else { return };
         self.frontier.ended(host);
         if fetched.report.success {

@@ -195,12 +195,14 @@ struct Way {
     unanswered: Vec<Url>,
     /// URLs of requests that were refused, and were sent again with another signature.
     signed_again: Vec<Url>,
+    /// Whether the last response rejects the signature.
+    is_signature_rejected: bool,
 }
 
 impl Way {
     /// Returns the response with the requests that were sent more than once.
     fn annotate(self, response: Response) -> Response {
-        let Self { unanswered, signed_again, .. } = self;
+        let Self { unanswered, signed_again, is_signature_rejected, .. } = self;
         let is_same = |url: &&Url| url.host() == response.final_url.host();
         let requests = match signed_again.iter().filter(is_same).count() {
             0 => None,
@@ -209,7 +211,7 @@ impl Way {
                 u16::try_from(again + others + 1).ok()
             }
         };
-        Response { unanswered, requests, ..response }
+        Response { unanswered, requests, is_signature_rejected, ..response }
     }
 }
 
@@ -342,7 +344,7 @@ impl HttpFetcher {
                         let status = response.status();
                         signer.observe(url, response.headers());
                         if second.is_some() {
-                            signer.observe_second(url, status);
+                            signer.observe_second(url, status, response.headers());
                         } else if let Some(signature) = &signature {
                             second = signer.second(url, signature, status, response.headers());
                             if second.is_some() {
@@ -351,6 +353,8 @@ impl HttpFetcher {
                                 continue;
                             }
                         }
+                        way.is_signature_rejected =
+                            signature.is_some() && signer.is_rejected(url, status, response.headers());
                     }
                     return Ok((response, flight, sent));
                 }

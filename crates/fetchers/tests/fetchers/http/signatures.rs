@@ -328,6 +328,12 @@ impl Refusing {
         Self { server, seen }
     }
 
+    /// Fetches a page, and returns its status and whether the response rejects the signature.
+    async fn rejects(&self, fetcher: &HttpFetcher) -> (u16, bool) {
+        let response = get_with(fetcher, &self.server.url("/a?q=1"), &limits()).await.unwrap();
+        (response.status, response.is_signature_rejected)
+    }
+
     /// Fetches a page, and returns its status, the number of its requests if the response has one, and the requests.
     async fn get(&self, fetcher: &HttpFetcher) -> (u16, Option<u16>, Vec<ReceivedRequest>) {
         let response = get_with(fetcher, &self.server.url("/a?q=1"), &limits()).await.unwrap();
@@ -371,6 +377,26 @@ async fn a_host_that_refuses_the_second_signature_gets_no_further_one() {
         assert_eq!((status, requests, seen.len()), (403, Some(2), 2));
         let (status, requests, seen) = site.get(&fetcher).await;
         assert_eq!((status, requests, seen.len()), (403, None, 1));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refusal_rejects_the_signature_once_the_one_that_it_asked_for_was_in_vain() {
+    bounded(async {
+        let site = Refusing::start(|number| (number < 4).then_some((403, ASKS))).await;
+        let (fetcher, _) = signing(FormSetting::Auto);
+        assert_eq!(site.rejects(&fetcher).await, (403, true), "after the second signature");
+        assert_eq!(site.rejects(&fetcher).await, (403, true), "within the hour, without a second one");
+        assert_eq!(site.rejects(&fetcher).await, (200, false));
+        // An unsigned request has no signature to reject.
+        let site = Refusing::start(|_| Some((403, ASKS))).await;
+        assert_eq!(site.rejects(&builder().build().unwrap()).await, (403, false));
+        // The second request had the other form, and nobody asked for it.
+        let site = Refusing::start(|number| Some((403, if number < 3 { &[("cf-ray", "1")] } else { ASKS }))).await;
+        let (fetcher, _) = signing(FormSetting::Auto);
+        assert_eq!(site.rejects(&fetcher).await, (403, false));
+        assert_eq!(site.rejects(&fetcher).await, (403, false), "what it asks for was never sent");
     })
     .await;
 }
