@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use fetchwise_testsite::origin::{Origin, Site};
+use fetchwise_testsite::requirements::{NO_MOUNT, skip};
 
 use crate::small_disk::Small;
 use crate::support::{PATIENCE, TestDir, lines, wait_for};
@@ -87,7 +88,7 @@ fn a_stalled_reader_does_not_prevent_a_stop() {
 fn pages_without_disk_space_are_fetched_again_later() {
     let place = TestDir::new();
     let Some(_small) = Small::mount(&place.path("small"), "1m") else {
-        println!("SKIPPED a full output disk: this machine does not let us mount");
+        skip(NO_MOUNT);
         return;
     };
     let origin = Origin::start([(HOST, Site::slow(Duration::from_millis(20)))]).unwrap();

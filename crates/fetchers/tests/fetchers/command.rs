@@ -411,13 +411,10 @@ async fn site() -> (SocketAddr, Arc<AtomicUsize>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_python_example_gets_real_pages() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/command_fetcher.py");
-    if std::process::Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: no python3");
-        return;
-    }
+    let Some(python) = fetchwise_testsite::requirements::python() else { return };
     let (address, count) = site().await;
     let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let options = CommandOptions::new("python", ["python3".into(), script.into_os_string()]);
+    let options = CommandOptions::new("python", [python.into(), script.into_os_string()]);
     let fetcher = fetcher(options);
     let page = get(&fetcher, &format!("http://{address}/from")).await.unwrap();
     assert_eq!((page.status, page.final_url.path()), (200, "/to"));
