@@ -4,20 +4,20 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use fetchwise_testsite::origin::{Origin, Site};
 use fetchwise_testsite::requirements::{NO_MOUNT, skip};
 
 use crate::small_disk::Small;
-use crate::support::{PATIENCE, TestDir, lines, wait_for};
+use crate::support::{PATIENCE, TestDir, lines, send_signal, wait_for};
 
 const HOST: &str = "127.0.0.1";
 const PLAIN: [&str; 7] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
 
 fn terminate(child: &Child) {
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    send_signal(child, "-TERM");
 }
 
 /// Waits for the end of a process within `time`; kills it otherwise.

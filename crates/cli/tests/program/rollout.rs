@@ -3,13 +3,12 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::process::Command;
 use std::time::Duration;
 
 use fetchwise_testsite::origin::{Origin, Site};
 use serde_json::{Value, json};
 
-use crate::support::{TestDir, lines, now, wait_for};
+use crate::support::{TestDir, lines, now, send_signal, wait_for};
 
 const PLAIN: [&str; 7] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
 const HOSTS: usize = 40;
@@ -171,7 +170,7 @@ fn mode_share_and_table_change_under_load_without_a_dropped_request() {
         }
     };
     let hang_up = |expected: &str| {
-        assert!(Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap().success());
+        send_signal(&child, "-HUP");
         wait_for(&messages, expected);
     };
     for (mode, share, words) in [
@@ -227,7 +226,7 @@ fn an_early_signal_is_handled_once_the_crawler_runs() {
     while !catches() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert!(Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap().success());
+    send_signal(&child, "-HUP");
     wait_for(&messages, ": mode split");
     std::io::Write::write_all(&mut input, format!("{}\n", origin.url(&host(0), "/x")).as_bytes()).unwrap();
     // Either arm may serve it, with any result (so the exit code is 0 or 4): the crawler lives.

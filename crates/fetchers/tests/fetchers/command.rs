@@ -162,7 +162,8 @@ async fn a_dead_child_fails_its_requests_with_its_stderr_and_is_restarted() {
     let pid = fetcher.pid().await.unwrap();
     assert_eq!(fetcher.pid().await, Some(pid));
     // Killed by another process, between two requests.
-    assert!(std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
+    let process = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
     for _ in 0..100 {
         if fetcher.pid().await.is_none() {
             break;
