@@ -64,7 +64,7 @@ pub enum ImportLineError {
     Invalid(#[from] ImportError),
     /// The attempt is from before the last compaction, so its effect may be in a snapshot already.
     #[error("made before {}, when attempts were already compacted: a snapshot may contain it", rfc3339::format(*cutoff))]
-    Compacted {
+    BeforeCompaction {
         /// The end of the compacted time.
         cutoff: Timestamp,
     },
@@ -114,7 +114,7 @@ impl<L: Borrow<Selector>> Import<L> {
             return Ok(None);
         }
         if let Some(cutoff) = self.cutoff.filter(|cutoff| attempt.attempted_at < *cutoff) {
-            return Err(ImportLineError::Compacted { cutoff });
+            return Err(ImportLineError::BeforeCompaction { cutoff });
         }
         self.known.insert(attempt.id);
         self.learner.borrow().tag(&mut attempt);
