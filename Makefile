@@ -7,6 +7,11 @@ PROGRAM ?=
 FUZZ_SECONDS ?= 60
 # The test binaries that need programs from outside.
 SYSTEM_TESTS := --test browser --test nats --test system
+# The tests of other binaries that need Chromium, Python or yt-dlp, by words in their names. `make test` runs them too, where it can.
+SYSTEM_TESTS_ELSEWHERE := --test fetchers --test hostile --test program -- browser python yt_dlp:: page:: signals::
+# The packages that `make test-system` builds and tests as they are installed.
+BINDINGS ?= python node
+SKIPPED_LIST = $(abspath $(or $(CARGO_TARGET_DIR),target))/skipped-tests.txt
 # Arguments of the report: --quick, --full, --only SUBJECT, --out DIR.
 BENCH_REPORT ?=
 SHELL_PAGES := crates/testsite/src/pages/react-shell
@@ -17,13 +22,17 @@ SHELL_PAGES := crates/testsite/src/pages/react-shell
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-test: ## Run the tests that need nothing but Rust (and the browser's, where there is a Chromium)
-	$(CARGO) test --locked --workspace --all-features
+test: ## Run the tests that need nothing but Rust (and those with Chromium or Python, where these are installed)
+	@mkdir -p $(dir $(SKIPPED_LIST)) && rm -f $(SKIPPED_LIST)
+	FETCHWISE_SKIPPED_LIST=$(SKIPPED_LIST) $(CARGO) test --locked --workspace --all-features
+	@if [ -f $(SKIPPED_LIST) ]; then echo; sort $(SKIPPED_LIST) | uniq -c | sed 's/^ *\([0-9]*\) \(.*\)/SKIPPED: \2: \1/'; fi
 
-test-system: chromium nats-server nginx prometheus yt-dlp warc-tools ## Install Chromium, NATS, nginx, Prometheus, yt-dlp, warcio and pywb where missing, and run the tests that need them
+test-system: chromium nats-server nginx prometheus yt-dlp warc-tools ## Install Chromium, NATS, nginx, Prometheus, yt-dlp, warcio and pywb where missing, and run the tests that need them, or the Python or Node package
 	FETCHWISE_SYSTEM_TESTS=1 $(CARGO) test --locked --workspace --all-features $(SYSTEM_TESTS)
+	FETCHWISE_SYSTEM_TESTS=1 $(CARGO) test --locked --workspace --all-features $(SYSTEM_TESTS_ELSEWHERE)
+	$(if $(BINDINGS),$(MAKE) $(BINDINGS))
 
-check: ## Check format, lints and unit tests of the crates that changed since main
+check: ## Check format, lints and unit tests of the crates that changed on this branch (since main)
 	@.ci/check
 
 chromium: ## Make sure that there is a Chromium

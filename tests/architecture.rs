@@ -1,7 +1,7 @@
-//! The layers of docs/architecture.md: no two files import each other, and folders import only those above them in the
-//! page's lists.
+//! The layers of docs/architecture.md: no two files import each other, and folders and crates import only those above
+//! them in the page's lists.
 //!
-//! Owns: reading `use` declarations and paths in the sources. A name that a folder re-exports counts as an import of
+//! Owns: reading the dependencies of manifests, and `use` declarations and paths in the sources. A name that a folder re-exports counts as an import of
 //! the file that defines it. The re-export itself does not count as an import. Tests inside the sources are ignored.
 //!
 //! It also has the test of `.ci/instructions`, which guards the sources in the same way.
@@ -176,47 +176,55 @@ fn absolute(known: &BTreeSet<Module>, module: &[String], path: &[String]) -> Opt
     }
 }
 
-/// Returns the lists of docs/architecture.md: each source folder with its lines, from those that import nothing to
-/// those at the top.
+const PAGE: &str = include_str!("../docs/architecture.md");
+
+/// Returns the lines of a list in docs/architecture.md, from those that import nothing to those at the top.
+fn list(block: &str) -> Vec<Vec<String>> {
+    block.lines().skip(1).map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+}
+
+/// Returns the lists of docs/architecture.md: each source folder with its lines.
 fn layers() -> Vec<(String, Vec<Vec<String>>)> {
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architecture.md")).unwrap();
-    let mut lists = Vec::new();
-    for block in page.split("```layers ").skip(1) {
-        let (list, _) = block.split_once("```").unwrap();
-        let mut lines = list.lines();
-        let root = lines.next().unwrap().trim().to_owned();
-        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        lists.push((root, lines.map(words).filter(|words| !words.is_empty()).collect()));
-    }
-    lists
+    let blocks = PAGE.split("```layers ").skip(1).map(|block| block.split("```").next().unwrap_or_default());
+    blocks.map(|block| (block.lines().next().unwrap_or_default().trim().to_owned(), list(block))).collect()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn crates() -> Vec<(String, Crate, Vec<Vec<String>>)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let all = layers();
     assert!(all.len() >= 5, "docs/architecture.md has no lists");
-    all.into_iter().map(|(folder, lines)| (folder.clone(), Crate::read(&root.join(folder)), lines)).collect()
+    all.into_iter().map(|(folder, lines)| (folder.clone(), Crate::read(&root().join(folder)), lines)).collect()
+}
+
+/// Returns the files of a crate that import each other, with these imports.
+fn circles(sources: &Crate) -> BTreeMap<Module, BTreeSet<Module>> {
+    let mut left = sources.imports();
+    // Remove files without remaining imports or importers; the files that stay are in a cycle, or between two.
+    loop {
+        let importing: BTreeSet<Module> = left.keys().cloned().collect();
+        let imported: BTreeSet<Module> = left.values().flatten().cloned().collect();
+        left.retain(|from, to| imported.contains(from) && to.iter().any(|to| importing.contains(to)));
+        if left.len() == importing.len() {
+            break;
+        }
+    }
+    let circle: BTreeSet<Module> = left.keys().cloned().collect();
+    left.values_mut().for_each(|to| to.retain(|to| circle.contains(to)));
+    left
 }
 
 #[test]
 fn no_two_files_import_each_other() {
+    let mut edges = 0;
     for (folder, sources, _) in crates() {
-        let mut left = sources.imports();
-        let edges: usize = left.values().map(BTreeSet::len).sum();
-        assert!(edges > 2, "{folder}: too few imports found: this test reads nothing");
-        // Remove files without remaining imports or importers; the files that stay are in a cycle, or between two.
-        loop {
-            let importing: BTreeSet<Module> = left.keys().cloned().collect();
-            let imported: BTreeSet<Module> = left.values().flatten().cloned().collect();
-            left.retain(|from, to| imported.contains(from) && to.iter().any(|to| importing.contains(to)));
-            if left.len() == importing.len() {
-                break;
-            }
-        }
-        let circle: BTreeSet<Module> = left.keys().cloned().collect();
-        left.values_mut().for_each(|to| to.retain(|to| circle.contains(to)));
+        edges += sources.imports().values().map(BTreeSet::len).sum::<usize>();
+        let left = circles(&sources);
         assert!(left.is_empty(), "{folder}: files that import each other: {left:#?}");
     }
+    assert!(edges > 500, "only {edges} imports found: this test reads nothing");
 }
 
 /// Returns the entry of the lists that stands for a module: the longest of its beginnings that is listed.
@@ -226,6 +234,22 @@ fn entry<'l>(lines: &'l [Vec<String>], module: &[String]) -> Option<(usize, &'l 
         let is_listed = |line: &'l Vec<String>| line.iter().find(|name| **name == path);
         lines.iter().enumerate().find_map(|(level, line)| Some((level, is_listed(line)?.as_str())))
     })
+}
+
+/// Returns the imports of a crate of a file that does not stand above the importing one in its list.
+fn upward_imports(sources: &Crate, lines: &[Vec<String>]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (from, targets) in sources.imports() {
+        // The crate's root re-exports the front of its documentation.
+        let Some((upper, from_entry)) = entry(lines, &from) else { continue };
+        for to in targets {
+            let lower = entry(lines, &to).filter(|(_, to_entry)| *to_entry != from_entry);
+            if lower.is_some_and(|(lower, _)| lower >= upper) {
+                found.push(format!("{} imports {}", from.join("::"), to.join("::")));
+            }
+        }
+    }
+    found
 }
 
 #[test]
@@ -240,22 +264,117 @@ fn the_page_lists_every_folder_and_imports_go_one_way() {
         let stands = |name: &str| modules.iter().any(|module| entry(&lines, module).is_some_and(|(_, e)| e == name));
         let gone: Vec<_> = lines.iter().flatten().filter(|name| !stands(name)).collect();
         assert!(gone.is_empty(), "{folder}: in docs/architecture.md, but not in the sources: {gone:?}");
-        for (from, targets) in sources.imports() {
-            // The crate's root re-exports the front of its documentation.
-            let Some((upper, from_entry)) = entry(&lines, &from) else { continue };
-            for to in targets {
-                let Some((lower, _)) = entry(&lines, &to).filter(|(_, to_entry)| *to_entry != from_entry) else {
-                    continue;
-                };
-                assert!(
-                    lower < upper,
-                    "{folder}: {} imports {}, which does not stand above it in docs/architecture.md",
-                    from.join("::"),
-                    to.join("::")
-                );
+        let upward = upward_imports(&sources, &lines);
+        assert!(upward.is_empty(), "{folder}: not above the importing file in docs/architecture.md: {upward:#?}");
+    }
+}
+
+/// Returns the folders of the crates that a manifest depends on to build, relative to the repository. Those of tests,
+/// benchmarks and examples do not count.
+fn dependencies(folder: &str, manifest: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut is_inside = false;
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            is_inside = line.contains("dependencies") && !line.contains("dev-dependencies");
+        }
+        let path = line.split_once("path = \"").and_then(|(_, path)| path.split('"').next());
+        if let Some(path) = path.filter(|_| is_inside && !line.starts_with('#')) {
+            let mut parts: Vec<&str> = folder.split('/').filter(|part| *part != ".").collect();
+            for part in path.split('/') {
+                if part == ".." {
+                    parts.pop();
+                } else {
+                    parts.push(part);
+                }
+            }
+            found.insert(if parts.is_empty() { ".".to_owned() } else { parts.join("/") });
+        }
+    }
+    found
+}
+
+/// Returns the manifests below `root` by folder: those of the crates that are built for users.
+fn manifests(root: &Path) -> BTreeMap<String, String> {
+    let mut folders = vec![".".to_owned(), "log".to_owned(), "benches".to_owned()];
+    for parent in ["crates", "bindings"] {
+        let Ok(entries) = fs::read_dir(root.join(parent)) else { continue };
+        folders.extend(entries.map(|entry| format!("{parent}/{}", entry.unwrap().file_name().to_str().unwrap())));
+    }
+    let read = |folder: String| Some((folder.clone(), fs::read_to_string(root.join(folder).join("Cargo.toml")).ok()?));
+    folders.into_iter().filter_map(read).collect()
+}
+
+/// Returns the dependencies between crates that the list does not allow, and the crates that it does not have.
+fn upward_dependencies(manifests: &BTreeMap<String, String>, lines: &[Vec<String>]) -> Vec<String> {
+    let level = |folder: &str| lines.iter().position(|line| line.iter().any(|name| name == folder));
+    let mut found = Vec::new();
+    for (from, manifest) in manifests {
+        let Some(upper) = level(from) else {
+            found.push(format!("{from} is not in the list"));
+            continue;
+        };
+        for to in dependencies(from, manifest) {
+            if level(&to).is_none_or(|lower| lower >= upper) {
+                found.push(format!("{from} depends on {to}"));
             }
         }
     }
+    found
+}
+
+#[test]
+fn the_page_lists_every_crate_and_dependencies_go_one_way() {
+    let lines = list(PAGE.split("```crates").nth(1).unwrap().split("```").next().unwrap());
+    let manifests = manifests(root());
+    let arrows: usize = manifests.iter().map(|(folder, text)| dependencies(folder, text).len()).sum();
+    assert!(
+        manifests.len() > 12 && arrows > 20,
+        "{} crates, {arrows} arrows: this test reads nothing",
+        manifests.len()
+    );
+    let upward = upward_dependencies(&manifests, &lines);
+    assert!(upward.is_empty(), "not above the crate in docs/architecture.md: {upward:#?}");
+    let gone: Vec<_> = lines.iter().flatten().filter(|name| !manifests.contains_key(*name)).collect();
+    assert!(gone.is_empty(), "in docs/architecture.md, but not in the repository: {gone:?}");
+}
+
+#[test]
+fn an_import_or_a_dependency_that_runs_up_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    file("src/lib.rs", "mod low;\nmod middle;\nmod top;\npub use top::Top;\n");
+    file("src/low.rs", "use crate::middle::Middle;\npub struct Low(Middle);\n");
+    file("src/middle/mod.rs", "mod part;\npub use part::Middle;\n");
+    file("src/middle/part.rs", "pub struct Middle;\nfn f() -> crate::top::Top { todo!() }\n");
+    file("src/top.rs", "use crate::{low::Low, middle};\npub struct Top(Low, middle::Middle);\n");
+    let lines = list("\nlow\nmiddle\ntop\n");
+    let sources = Crate::read(&folder.path().join("src"));
+    assert_eq!(upward_imports(&sources, &lines), ["low imports middle::part", "middle::part imports top"]);
+    let circle: Vec<String> = circles(&sources).keys().map(|module| module.join("::")).collect();
+    assert_eq!(circle, ["low", "middle::part", "top"]);
+    file("src/low.rs", "pub struct Low;\n");
+    file("src/middle/part.rs", "pub struct Middle(crate::low::Low);\n");
+    let sources = Crate::read(&folder.path().join("src"));
+    assert!(upward_imports(&sources, &lines).is_empty() && circles(&sources).is_empty());
+
+    let serve = "[dependencies]\nfetchwise = { path = \"../..\" }\nfetchwise-fleet = { path = \"../fleet\" }\n";
+    file(
+        "Cargo.toml",
+        "[package]\nname = \"fetchwise\"\n[dev-dependencies]\nfetchwise-serve = { path = \"crates/serve\" }\n",
+    );
+    file("crates/fleet/Cargo.toml", "[target.'cfg(unix)'.dependencies.fetchwise]\npath = \"../..\"\n");
+    file("crates/serve/Cargo.toml", serve);
+    let lines = list("\n.\ncrates/fleet crates/serve\n");
+    assert_eq!(upward_dependencies(&manifests(folder.path()), &lines), ["crates/serve depends on crates/fleet"]);
+    let lines = list("\n.\ncrates/fleet\ncrates/serve\n");
+    assert!(upward_dependencies(&manifests(folder.path()), &lines).is_empty());
+    let unlisted = list("\n.\ncrates/fleet\n");
+    assert_eq!(upward_dependencies(&manifests(folder.path()), &unlisted), ["crates/serve is not in the list"]);
 }
 
 #[test]

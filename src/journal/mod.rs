@@ -44,6 +44,8 @@ mod fold;
 mod follow;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+#[cfg(feature = "json")]
+mod import;
 mod load;
 pub mod maintenance;
 mod outcome_counts;
@@ -70,6 +72,8 @@ pub use fetchwise_log::{
     OnFull, OpenCheck, Progress, Recovery, Ticket, TornTail, UnknownName, WaitError,
 };
 pub use follow::{Follower, apply};
+#[cfg(feature = "json")]
+pub use import::{Import, ImportLineError, ImportedLine};
 pub use load::{
     Importances, LoadReport, LogInfo, importances, inspect_with_progress, load, load_with_progress, survey,
 };

@@ -89,7 +89,8 @@ fn an_archive_streams_long_bodies() {
         return alone("files::an_archive_streams_long_bodies", ":");
     }
     let dir = tempfile::tempdir().unwrap();
-    let len = 100 << 20;
+    // More than memory may grow.
+    let len = 40 << 20;
     let url: Url = "http://e.org/long".parse().unwrap();
     let chunk = noise(1 << 20);
     // All bodies differ, or the second would only be a reference to the first.
@@ -115,7 +116,7 @@ fn an_archive_streams_long_bodies() {
         assert!(Warc::open(&path).unwrap().torn().is_none(), "{name}");
     }
     let grown = peak() - before;
-    println!("400 MB in two archives: {} MB more memory", grown >> 20);
+    println!("{} MB in two archives: {} MB more memory", (4 * len) >> 20, grown >> 20);
     assert!(grown < 32 << 20, "{grown} bytes more for bodies of {len}");
 }
 

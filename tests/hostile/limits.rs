@@ -6,9 +6,10 @@ use std::time::Duration;
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
 use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
 use fetchwise::fetch::{FetchError, Limits, Response, local_faults};
+use fetchwise_testsite::requirements::{NO_MOUNT, NO_NETWORK, skip};
 use futures_util::future::join_all;
 
-use crate::support::{alone, bounded, builder, dialer, get, is_alone, within};
+use crate::support::{alone, bounded, builder, chromium, dialer, get, is_alone, within};
 use crate::tempers::{Hostile, Temper};
 
 /// Fetches `count` pages at once, by a name that the system resolves.
@@ -64,10 +65,10 @@ fn script(text: &str) -> CommandFetcher {
 }
 
 #[tokio::test]
-async fn a_missing_temporary_folder_is_a_local_fault_for_every_fetcher() {
+async fn a_missing_temporary_folder_is_a_local_fault_for_http_and_child_processes() {
     let missing = "export TMPDIR=/nonexistent/fetchwise";
     if !is_alone() {
-        return alone("limits::a_missing_temporary_folder_is_a_local_fault_for_every_fetcher", missing);
+        return alone("limits::a_missing_temporary_folder_is_a_local_fault_for_http_and_child_processes", missing);
     }
     bounded(async {
         let server = Hostile::start(Temper::GoesOnAndOn(100_000)).await;
@@ -76,7 +77,20 @@ async fn a_missing_temporary_folder_is_a_local_fault_for_every_fetcher() {
         assert!(plain.local, "{plain:?}");
         let child = get(&script("cat >/dev/null"), &server.url("/"), &limits).await.unwrap_err();
         assert!(child.local, "{child:?}");
-        let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_missing_temporary_folder_is_a_local_fault_for_the_browser() {
+    let Some(program) = chromium() else { return };
+    if !is_alone() {
+        let missing = "export TMPDIR=/nonexistent/fetchwise";
+        return alone("limits::a_missing_temporary_folder_is_a_local_fault_for_the_browser", missing);
+    }
+    bounded(async {
+        let server = Hostile::start(Temper::GoesOnAndOn(100_000)).await;
+        let limits = Limits { max_in_memory: 1000, ..within(10) };
         let browser = BrowserFetcher::new(program, BrowserOptions::default(), dialer()).unwrap();
         let browser = get(&browser, &server.url("/"), &limits).await.unwrap_err();
         assert!(browser.local && !browser.unavailable, "{browser:?}");
@@ -97,7 +111,7 @@ async fn a_full_disk_is_a_local_fault() {
             .arg(dir.path())
             .output();
         if !mounted.is_ok_and(|out| out.status.success()) {
-            println!("SKIPPED a full file system: this machine does not let us mount");
+            skip(NO_MOUNT);
             return;
         }
         let server = Hostile::start(Temper::GoesOnAndOn(1 << 20)).await;
@@ -122,7 +136,7 @@ async fn a_machine_without_a_network_is_a_local_fault() {
     if !is_alone() {
         return match without_network("") {
             Some(setup) => alone("limits::a_machine_without_a_network_is_a_local_fault", &setup),
-            None => println!("SKIPPED a machine without network: this one does not let us make one"),
+            None => skip(NO_NETWORK),
         };
     }
     bounded(async {
@@ -142,7 +156,7 @@ async fn exhausted_ports_are_a_local_fault() {
         let has_ip = std::process::Command::new("ip").arg("-V").output().is_ok();
         return match without_network(few).filter(|_| has_ip) {
             Some(setup) => alone("limits::exhausted_ports_are_a_local_fault", &setup),
-            None => println!("SKIPPED used up ports: this machine does not let us make a network"),
+            None => skip(NO_NETWORK),
         };
     }
     bounded(async {
@@ -169,9 +183,9 @@ fn pretender(dir: &tempfile::TempDir, text: &str) -> PathBuf {
 
 #[tokio::test]
 async fn a_slow_browser_start_is_a_local_fault() {
+    let Some(program) = chromium() else { return };
     bounded(async {
         let (dir, server) = (tempfile::tempdir().unwrap(), Hostile::start(Temper::LeadsOn(0)).await);
-        let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
         let slow = pretender(&dir, &format!("sleep 3\nexec '{}' \"$@\"", program.display()));
         let browser = BrowserFetcher::new(slow, BrowserOptions::default(), dialer()).unwrap();
         let error = get(&browser, &server.url("/"), &within(1)).await.unwrap_err();

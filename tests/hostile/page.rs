@@ -5,12 +5,11 @@ use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions, OptionsError};
 use fetchwise::fetch::dial::Dialer;
 use fetchwise::response::header;
 
-use crate::support::{Rebinding, body, bounded, dialer, get, guard, within};
+use crate::support::{Rebinding, body, bounded, chromium, dialer, get, guard, within};
 use crate::tempers::{Certificate, Hostile, Temper};
 
-fn browser(options: BrowserOptions, dialer: Dialer) -> BrowserFetcher {
-    let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
-    BrowserFetcher::new(program, options, dialer).unwrap()
+fn browser(options: BrowserOptions, dialer: Dialer) -> Option<BrowserFetcher> {
+    Some(BrowserFetcher::new(chromium()?, options, dialer).unwrap())
 }
 
 #[tokio::test]
@@ -22,7 +21,9 @@ async fn no_server_can_impersonate_the_filtering_proxy() {
         // The certificate is not part of this test.
         let options =
             BrowserOptions { extra_args: vec!["--ignore-certificate-errors".to_owned()], ..BrowserOptions::default() };
-        let browser = browser(options, Dialer::with_resolver(guard(), Rebinding::new(&["127.0.0.1"])));
+        let Some(browser) = browser(options, Dialer::with_resolver(guard(), Rebinding::new(&["127.0.0.1"]))) else {
+            return;
+        };
         let secure = format!("https://forger.example:{}/", secure.address.port()).parse().unwrap();
         for url in [secure, plain.url("/")] {
             let response = get(&browser, &url, &within(30)).await.unwrap();
@@ -37,7 +38,7 @@ async fn no_server_can_impersonate_the_filtering_proxy() {
 #[tokio::test]
 async fn the_proxys_own_response_still_counts() {
     bounded(async {
-        let browser = browser(BrowserOptions::default(), dialer());
+        let Some(browser) = browser(BrowserOptions::default(), dialer()) else { return };
         for url in ["http://127.0.0.2:9/", "https://127.0.0.2:9/", "http://0x7f000002:9/"] {
             let error = get(&browser, &url.parse().unwrap(), &within(30)).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::RefusedAddress, "{url}: {error}");
@@ -51,7 +52,7 @@ async fn the_proxys_own_response_still_counts() {
 async fn a_password_prompt_gets_no_password_and_does_not_block() {
     bounded(async {
         let server = Hostile::start(Temper::AsksForPasswords).await;
-        let browser = browser(BrowserOptions::default(), dialer());
+        let Some(browser) = browser(BrowserOptions::default(), dialer()) else { return };
         let begun = std::time::Instant::now();
         let response = get(&browser, &server.url("/"), &within(30)).await.unwrap();
         assert_eq!(response.status, 401);
@@ -74,7 +75,7 @@ async fn a_password_prompt_in_a_frame_or_worker_does_not_block() {
              </script>"
         );
         let server = Hostile::start(Temper::Shows(page)).await;
-        let browser = browser(BrowserOptions::default(), Dialer::with_resolver(guard(), Rebinding::new(&["127.0.0.1"])));
+        let Some(browser) = browser(BrowserOptions::default(), Dialer::with_resolver(guard(), Rebinding::new(&["127.0.0.1"]))) else { return };
         let url = format!("http://page.example:{}/", server.address.port()).parse().unwrap();
         let begun = std::time::Instant::now();
         let response = get(&browser, &url, &within(40)).await.unwrap();

@@ -9,7 +9,7 @@ use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
 
 use fetchwise_testsite::poll::until;
 
-use crate::support::{bounded, dialer, get, is_alone, within};
+use crate::support::{bounded, chromium, dialer, get, is_alone, within};
 use crate::tempers::{Hostile, Temper};
 
 /// Returns processes whose command line contains `text`, with their command lines.
@@ -39,15 +39,16 @@ async fn a_process_that_holds_a_browser() {
         return;
     }
     let server = Hostile::start(Temper::LeadsOn(0)).await;
-    let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
+    let program = chromium().unwrap();
     let browser = BrowserFetcher::new(program, BrowserOptions::default(), dialer()).unwrap();
     get(&browser, &server.url("/"), &within(60)).await.unwrap();
     fs::write(std::env::temp_dir().join("ready"), "").unwrap();
     tokio::time::sleep(Duration::from_secs(100)).await;
 }
 
-/// Starts that process, with `dir` as its home and its folder for temporary files, and waits for its browser.
-async fn victim(dir: &Path) -> std::process::Child {
+/// Starts that process (none without a Chromium), with `dir` as its home and its folder for temporary files, and waits for its browser.
+async fn victim(dir: &Path) -> Option<std::process::Child> {
+    chromium()?;
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "signals::a_process_that_holds_a_browser", "--nocapture"])
         .env("FETCHWISE_TEST_ALONE", "1")
@@ -59,7 +60,7 @@ async fn victim(dir: &Path) -> std::process::Child {
         .spawn()
         .unwrap();
     until("the browser does not come up", || dir.join("ready").exists()).await;
-    child
+    Some(child)
 }
 
 fn profiles(dir: &Path) -> usize {
@@ -71,7 +72,7 @@ fn profiles(dir: &Path) -> usize {
 async fn a_browser_ends_with_its_process_even_if_its_watcher_was_killed_first() {
     bounded(async {
         let dir = tempfile::tempdir().unwrap();
-        let mut child = victim(dir.path()).await;
+        let Some(mut child) = victim(dir.path()).await else { return };
         let mark = dir.path().join("fetchwise-chromium-").to_string_lossy().into_owned();
         let watchers = || processes(&mark).into_iter().filter(|(_, line)| line.contains("fetchwise-watcher"));
         let first = watchers().map(|(pid, _)| pid).next().expect("there is a watcher");
@@ -96,7 +97,7 @@ async fn files_of_a_killed_process_are_removed_and_its_home_is_unchanged() {
     bounded(async {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("home")).unwrap();
-        let mut child = victim(dir.path()).await;
+        let Some(mut child) = victim(dir.path()).await else { return };
         assert_eq!(profiles(dir.path()), 1);
         let home = || -> Vec<_> {
             let list = Command::new("find").arg(dir.path().join("home")).args(["-type", "f"]).output().unwrap();

@@ -1,17 +1,25 @@
-//! Helpers: short requests, a resolver with a fixed table, and tests that run again in their own process.
+//! Helpers: the browser to test with, short requests, a resolver with a fixed table, and tests that run again in their own process.
 
 use std::future::Future;
 use std::io::{self, Read};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fetchwise::fetch::address_guard::{AddressGuard, parse_network};
+use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::fetch::dial::{Dialer, LookupFuture, Resolve};
 use fetchwise::fetch::http::{HttpFetcher, HttpFetcherBuilder};
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
+use fetchwise_testsite::requirements::{NO_CHROMIUM, required};
 use url::Url;
+
+/// Returns the Chromium to test with. Without one, reports the test as skipped.
+pub(crate) fn chromium() -> Option<PathBuf> {
+    required(BrowserFetcher::find(None), NO_CHROMIUM)
+}
 
 /// Every test ends within this time, even if something hangs.
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {

@@ -1,18 +1,17 @@
-//! Import and export of attempts as JSON lines, as the program's commands `import` and `export` do it.
+//! Import and export of attempts as JSON lines, in batches, as the program's commands `import` and `export` do it.
 //!
-//! Invariants: an attempt is appended at most once, by its id, and never when it is older than the last compaction.
-//! Must not know: where the lines come from.
+//! Owns: the counts of an import, and the lines that it could not use.
+//!
+//! Must not know: where the lines come from, and which attempts are new, which the library's import decides.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use fetchwise::attempt::Attempt;
-use fetchwise::attempt::json::{ImportError, MAX_LINE_BYTES, Notes, from_json_line, to_json_line};
-use fetchwise::journal::{Entry, Journal, JournalError, LogError, ids, load, maintenance, replay};
-use fetchwise::rfc3339;
+use fetchwise::attempt::json::to_json_line;
+use fetchwise::journal::{self, Entry, ImportLineError, ImportedLine, Journal, JournalError, LogError, load, replay};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
-use uuid::Uuid;
 
 /// Bytes of text per write.
 const CHUNK: usize = 1 << 20;
@@ -48,10 +47,7 @@ pub enum Item {
 
 /// An import in progress.
 pub struct Import {
-    /// Knows the journal, so that attempts get the same tags as in a crawl.
-    learner: Selector,
-    known: HashSet<Uuid>,
-    cutoff: Option<Timestamp>,
+    lines: journal::Import<Selector>,
     number: u64,
     /// The counts so far.
     pub summary: Summary,
@@ -61,15 +57,11 @@ impl Import {
     /// Reads the attempts of the journal in `dir`. Its writes have to be flushed first. Time and memory are linear
     /// in the number of attempts.
     pub fn begin(dir: &Path) -> Result<Self, JournalError> {
-        let mut known = HashSet::new();
-        ids(dir, |id| {
-            known.insert(id);
-        })?;
         let now = Timestamp::now();
         let learner = Selector::builder().around(now).max_keys(None).build();
         let learner = learner.map_err(|error| LogError::Invalid(error.to_string()))?;
         load(dir, &learner, now)?;
-        Ok(Self { learner, known, cutoff: maintenance::cutoff(dir)?, number: 0, summary: Summary::default() })
+        Ok(Self { lines: journal::Import::begin(dir, learner)?, number: 0, summary: Summary::default() })
     }
 
     /// Imports the next items into the journal; `selector` observes them at once.
@@ -77,56 +69,41 @@ impl Import {
         let now = Timestamp::now();
         for item in batch {
             self.number += 1;
-            let Some((mut attempt, notes)) = self.read(item, now) else { continue };
-            self.known.insert(attempt.id);
-            self.learner.tag(&mut attempt);
-            log.append_attempt(&attempt)?;
-            self.learner.observe(&attempt);
-            if let Some(selector) = selector {
-                selector.observe(&attempt);
+            let taken = match item {
+                Item::Text(text) if text.trim().is_empty() => continue,
+                Item::Text(text) => self.lines.take_line(&text, log, now),
+                Item::Made(attempt) => {
+                    self.lines.take(*attempt, log).map(|new| ImportedLine { new, ..ImportedLine::default() })
+                }
+            };
+            self.summary.lines += 1;
+            match taken {
+                Ok(line) => self.count(line, selector),
+                Err(ImportLineError::Journal(error)) => return Err(error),
+                Err(error) => self.fail(error.to_string()),
             }
-            self.summary.imported += 1;
-            self.summary.clamped += u64::from(notes.clamped);
         }
         Ok(())
     }
 
-    /// Returns the attempt of an item, if the item is a valid and new attempt.
-    fn read(&mut self, item: Item, now: Timestamp) -> Option<(Attempt, Notes)> {
-        let read: Result<(Attempt, Notes), ImportError> = match item {
-            Item::Made(attempt) => Ok((*attempt, Notes::default())),
-            Item::Text(text) if text.trim().is_empty() => return None,
-            Item::Text(text) if text.len() > MAX_LINE_BYTES => {
-                self.summary.lines += 1;
-                return self.fail(format!("longer than {MAX_LINE_BYTES} bytes"));
-            }
-            Item::Text(text) => from_json_line(&text, now),
-        };
-        self.summary.lines += 1;
-        let (attempt, mut notes) = match read {
-            Ok(read) => read,
-            Err(error) => return self.fail(error.to_string()),
-        };
-        self.summary.unknown_fields.extend(std::mem::take(&mut notes.unknown_fields));
-        if self.known.contains(&attempt.id) {
+    fn count(&mut self, line: ImportedLine, selector: Option<&Selector>) {
+        self.summary.unknown_fields.extend(line.notes.unknown_fields);
+        let Some(attempt) = line.new else {
             self.summary.duplicates += 1;
-            return None;
+            return;
+        };
+        if let Some(selector) = selector {
+            selector.observe(&attempt);
         }
-        if let Some(cutoff) = self.cutoff.filter(|cutoff| attempt.attempted_at < *cutoff) {
-            let cutoff = rfc3339::format(cutoff);
-            return self.fail(format!(
-                "made before {cutoff}, up to where attempts were compacted: a snapshot may have it already"
-            ));
-        }
-        Some((attempt, notes))
+        self.summary.imported += 1;
+        self.summary.clamped += u64::from(line.notes.clamped);
     }
 
-    fn fail<T>(&mut self, error: String) -> Option<T> {
+    fn fail(&mut self, error: String) {
         self.summary.failed += 1;
         if self.summary.errors.len() < MAX_NAMED {
             self.summary.errors.push((self.number, error));
         }
-        None
     }
 }
 

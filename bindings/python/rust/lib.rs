@@ -13,6 +13,7 @@ mod asyncio_bridge;
 mod attempt;
 #[cfg(feature = "bench")]
 mod bench;
+mod build_selector;
 mod convert;
 mod decision;
 mod detector;
@@ -36,7 +37,7 @@ const fn assert_aligned<T>() {
 
 const _: () = {
     assert_aligned::<selector::Selector>();
-    assert_aligned::<selector::Fetcher>();
+    assert_aligned::<build_selector::Fetcher>();
     assert_aligned::<decision::Decision>();
     assert_aligned::<explain::Explanation>();
     assert_aligned::<attempt::Attempt>();
@@ -71,7 +72,7 @@ fn _fetchwise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let kinds: Vec<&str> = fetchwise::attempt::error_kind::ErrorKind::ALL.iter().map(|kind| kind.name()).collect();
     module.add("_ERROR_KINDS", kinds)?;
     module.add_class::<selector::Selector>()?;
-    module.add_class::<selector::Fetcher>()?;
+    module.add_class::<build_selector::Fetcher>()?;
     module.add_class::<decision::Decision>()?;
     module.add_class::<explain::Explanation>()?;
     module.add_class::<attempt::Attempt>()?;

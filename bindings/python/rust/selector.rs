@@ -1,18 +1,15 @@
 //! The selector. `select` and `record` run with the interpreter's lock, because releasing it would cost more; long work
 //! runs without it.
 
-use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use fetchwise::attempt::Attempt as CoreAttempt;
 use fetchwise::backoff::LinkState;
 use fetchwise::heuristic::url::{ContentKind, domain_of, identity};
-use fetchwise::journal::{JournalOptions, Tombstone, TombstoneTarget, load};
-use fetchwise::pace::{Pace, PaceSettings};
-use fetchwise::policy;
-use fetchwise::registry::{Class, FetcherSet, FetcherSpec};
-use fetchwise::selector::{SelectContext, Selector as CoreSelector, SelectorBuilder};
+use fetchwise::journal::{Tombstone, TombstoneTarget};
+use fetchwise::registry::FetcherSet;
+use fetchwise::selector::SelectContext;
 use fetchwise::time::Timestamp;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -20,155 +17,13 @@ use pyo3::types::{PyDict, PyString};
 use url::Url;
 
 use crate::attempt::Attempt;
+use crate::build_selector::{Core, Fetcher, Handle, builder, journal_of};
 use crate::decision::Decision;
 use crate::explain::Explanation;
-use crate::journal::{Journal, Shared};
+use crate::journal::Journal;
 use crate::visit::Visit;
 use crate::{convert, errors};
-use fetchwise_bindings_core::config;
-use fetchwise_bindings_core::journal_sink::JournalSink;
 use fetchwise_bindings_core::select_many::select_many;
-
-/// A selector and the log that it records into.
-pub(crate) struct Core {
-    pub(crate) kept: CoreSelector,
-    pub(crate) log: Option<Arc<Shared>>,
-    /// The names of the candidates by id, so that a decision creates no new text.
-    names: Vec<Py<PyString>>,
-}
-
-/// The handle by which visits hold their selector.
-#[derive(Clone)]
-pub(crate) struct Handle(pub(crate) Arc<Core>);
-
-impl Deref for Handle {
-    type Target = CoreSelector;
-
-    fn deref(&self) -> &CoreSelector {
-        &self.0.kept
-    }
-}
-
-impl Core {
-    /// Refuses to record in a process that does not own the log, before memory observes what the log will not have.
-    pub(crate) fn check(&self) -> PyResult<()> {
-        match &self.log {
-            Some(log) => Ok(log.check()?),
-            None => Ok(()),
-        }
-    }
-
-    pub(crate) fn name(&self, py: Python<'_>, id: fetchwise::registry::FetcherId) -> Py<PyString> {
-        match self.names.get(id.index()) {
-            Some(name) => name.clone_ref(py),
-            None => PyString::new(py, self.kept.fetcher_name(id)).unbind(),
-        }
-    }
-
-    pub(crate) fn decision(
-        &self,
-        py: Python<'_>,
-        decided: fetchwise::decision::Decision,
-        hint: Option<fetchwise::attempt::Hint>,
-    ) -> Decision {
-        let id = decided.selected().map(|take| take.fetcher);
-        let renders = id.and_then(|id| self.kept.fetcher(id)).is_some_and(|spec| spec.renders);
-        Decision { decided, name: id.map(|id| self.name(py, id)), renders, hint }
-    }
-
-    /// Returns the candidates with these names.
-    pub(crate) fn set(&self, names: &[String]) -> PyResult<FetcherSet> {
-        let mut set = FetcherSet::EMPTY;
-        for name in names {
-            set.insert(self.candidate(name)?);
-        }
-        Ok(set)
-    }
-
-    pub(crate) fn candidate(&self, name: &str) -> PyResult<fetchwise::registry::FetcherId> {
-        self.kept.fetcher_id(name).filter(|id| self.kept.is_candidate(*id)).ok_or_else(|| {
-            let known: Vec<&str> = self.kept.candidates().map(|(_, spec)| &*spec.name).collect();
-            errors::config(format!("unknown fetcher {name:?}: expected one of {}", known.join(", ")))
-        })
-    }
-}
-
-/// A fetcher in decisions: its name, the cost of a request, and whether it runs scripts.
-///
-/// `kind` is `"plain"`, `"rendering"`, `"stealth"`, `"archive"`, `"special"` or `"unknown"`, and sets the defaults of
-/// the other arguments. `cost` is in plain requests. The names `direct_access`, `playwright` and `playwright_stealth`
-/// imply their kinds.
-///
-/// >>> selector = fetchwise.Selector(fetchers=["direct_access", fetchwise.Fetcher("my_browser", kind="rendering", cost=30)])
-/// >>> [fetcher.name for fetcher in selector.fetchers]
-/// ['direct_access', 'my_browser']
-#[pyclass(frozen, module = "fetchwise", name = "Fetcher")]
-pub(crate) struct Fetcher {
-    spec: FetcherSpec,
-}
-
-#[pymethods]
-impl Fetcher {
-    #[new]
-    #[pyo3(signature = (name, *, kind=None, cost=None, renders=None))]
-    fn new(name: &str, kind: Option<&str>, cost: Option<f64>, renders: Option<bool>) -> PyResult<Self> {
-        let mut spec = match kind {
-            Some(kind) => FetcherSpec::new(name, kind.parse::<Class>().map_err(errors::config)?),
-            None => FetcherSpec::by_name(name),
-        };
-        if let Some(cost) = cost {
-            if !(cost.is_finite() && cost > 0.0) {
-                return Err(errors::config(format!(
-                    "invalid cost {cost} of {name}: expected a number of plain requests above 0"
-                )));
-            }
-            spec.cost = cost;
-        }
-        if let Some(renders) = renders {
-            spec.renders = renders;
-            spec.false_success = if renders { 0.0 } else { 0.05 };
-        }
-        Ok(Self { spec })
-    }
-
-    /// The name of the fetcher in logged attempts.
-    #[getter]
-    fn name(&self) -> &str {
-        &self.spec.name
-    }
-
-    /// The kind of the fetcher.
-    #[getter]
-    fn kind(&self) -> &'static str {
-        self.spec.class.name()
-    }
-
-    /// The cost of a request, in plain requests.
-    #[getter]
-    fn cost(&self) -> f64 {
-        self.spec.cost
-    }
-
-    /// Whether the fetcher runs the scripts of a page.
-    #[getter]
-    fn renders(&self) -> bool {
-        self.spec.renders
-    }
-
-    fn __eq__(&self, other: &Self) -> bool {
-        self.spec == other.spec
-    }
-
-    fn __repr__(&self) -> String {
-        format!(
-            "Fetcher({:?}, kind={:?}, cost={}, renders={})",
-            self.spec.name,
-            self.kind(),
-            self.spec.cost,
-            if self.spec.renders { "True" } else { "False" }
-        )
-    }
-}
 
 /// Learns which fetcher works for which URL. All threads can share it.
 ///
@@ -197,45 +52,6 @@ struct DecisionOptions<'w> {
     attempts: Option<u32>,
 }
 
-fn builder(
-    config: Option<&PathBuf>,
-    fetchers: Option<&Bound<'_, PyAny>>,
-    (half_life_days, policy_name, max_keys): (Option<f64>, Option<&str>, Option<usize>),
-    pace: Option<bool>,
-) -> PyResult<(SelectorBuilder, Option<PaceSettings>)> {
-    let file = config.map(PathBuf::as_path);
-    let (mut builder, settings) = config::begin(file, fetchers.is_some(), pace).map_err(errors::config)?;
-    for fetcher in fetchers.map(|given| given.try_iter()).transpose()?.into_iter().flatten() {
-        let fetcher = fetcher?;
-        let spec = match (fetcher.cast::<Fetcher>(), fetcher.cast::<PyString>()) {
-            (Ok(fetcher), _) => fetcher.get().spec.clone(),
-            (_, Ok(name)) => FetcherSpec::by_name(name.to_str()?),
-            _ => return Err(PyTypeError::new_err("invalid fetchers: expected names or Fetcher objects")),
-        };
-        builder = builder.fetcher(spec);
-    }
-    if let Some(days) = half_life_days {
-        builder = builder.half_life_days(days);
-    }
-    if let Some(name) = policy_name {
-        builder = builder.policy(policy::by_name(name).map_err(errors::config)?);
-    }
-    if max_keys.is_some() {
-        builder = builder.max_keys(max_keys);
-    }
-    Ok((builder, settings))
-}
-
-/// Returns the given journal, or opens the journal in the given directory.
-fn journal_of<'py>(given: Option<&Bound<'py, PyAny>>, py: Python<'py>) -> PyResult<(Option<Py<Journal>>, bool)> {
-    let Some(given) = given else { return Ok((None, false)) };
-    if let Ok(journal) = given.cast::<Journal>() {
-        return Ok((Some(journal.clone().unbind()), false));
-    }
-    let dir: PathBuf = given.extract()?;
-    Ok((Some(Py::new(py, Journal::open_in(py, &dir, JournalOptions::default())?)?), true))
-}
-
 #[pymethods]
 impl Selector {
     #[new]
@@ -251,25 +67,10 @@ impl Selector {
         policy: Option<&str>,
         max_keys: Option<usize>,
     ) -> PyResult<Self> {
-        let (mut builder, paces) = builder(config.as_ref(), fetchers, (half_life_days, policy, max_keys), pace)?;
+        let plan = builder(config.as_ref(), fetchers, (half_life_days, policy, max_keys), pace)?;
         let (journal, owns_journal) = journal_of(journal, py)?;
         let log = journal.as_ref().map(|journal| Arc::clone(&journal.get().shared));
-        if let Some(settings) = paces {
-            let pace = Pace::new(settings);
-            builder = builder.pace(match &log {
-                Some(log) => pace.with_store(Box::new(JournalSink(Arc::clone(log)))),
-                None => pace,
-            });
-        }
-        let mut kept = builder.build().map_err(|error| errors::any(py, &error))?;
-        if let Some(log) = &log {
-            let settled = log.with(fetchwise::journal::Journal::settled)?;
-            py.detach(|| settled.wait()).map_err(|error| errors::wait(&error))?;
-            py.detach(|| load(&log.dir, &kept, Timestamp::now())).map_err(|error| errors::journal(py, &error))?;
-            kept.set_sink(Box::new(JournalSink(Arc::clone(log))));
-        }
-        let names = kept.candidates().map(|(_, spec)| PyString::intern(py, &spec.name).unbind()).collect();
-        Ok(Self { core: Arc::new(Core { kept, log, names }), journal, owns_journal })
+        Ok(Self { core: Arc::new(Core::build(py, plan, log)?), journal, owns_journal })
     }
 
     /// Decides about `url`. Takes about a microsecond, no lock and no system call.
@@ -499,7 +300,7 @@ impl Selector {
     /// The candidates, in order.
     #[getter]
     fn fetchers(&self) -> Vec<Fetcher> {
-        self.core.kept.candidates().map(|(_, spec)| Fetcher { spec: spec.clone() }).collect()
+        self.core.kept.candidates().map(|(_, spec)| Fetcher::of(spec)).collect()
     }
 
     /// The journal that the selector records into, or None.

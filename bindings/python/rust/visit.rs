@@ -16,9 +16,9 @@ use url::Url;
 
 use crate::asyncio_bridge;
 use crate::asyncio_bridge::Made;
+use crate::build_selector::Handle;
 use crate::decision::Decision;
 use crate::detector::{FetchResult, Verdict};
-use crate::selector::Handle;
 use crate::{convert as given, errors};
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);

@@ -9,6 +9,14 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// Sends a signal to a process that a test has started, by the shell's own `kill`: a machine with nothing but Rust may
+/// have no program of that name.
+#[track_caller]
+pub(crate) fn send_signal(child: &Child, signal: &str) {
+    let sent = Command::new("/bin/sh").args(["-c", "kill \"$@\"", "sh", signal, &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
 /// A directory to run the program in; its data directory does not exist at first.
 pub(crate) struct TestDir {
     dir: TempDir,

@@ -5,7 +5,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise_testsite::origin::{Origin, Site};
+use fetchwise_testsite::requirements::{NO_CHROMIUM, required};
 use serde_json::{Value, json};
 
 /// Returns the program with its own data directory and an empty environment.
@@ -147,6 +149,9 @@ fn a_static_page_costs_one_request_and_its_body_is_kept() {
 
 #[test]
 fn an_empty_page_goes_to_the_browser_with_one_attempt_each() {
+    if required(BrowserFetcher::find(None), NO_CHROMIUM).is_none() {
+        return;
+    }
     let (dir, origin) = (tempfile::tempdir().unwrap(), Origin::start([("127.0.0.1", Site::ReactShell)]).unwrap());
     let report = fetch(dir.path(), &origin.url("127.0.0.1", "/a"), &[]);
     assert_eq!((&report["success"], &report["requests"]), (&json!(true), &json!(2)), "{report}");

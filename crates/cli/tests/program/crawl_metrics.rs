@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fetchwise_testsite::origin::{Origin, Site};
 
-use crate::support::{PATIENCE, TestDir, lines, wait_for};
+use crate::support::{PATIENCE, TestDir, lines, send_signal, wait_for};
 
 const TOKEN: &str = "a-token-that-is-long-enough";
 const PAGES: u64 = 40;
@@ -168,7 +168,7 @@ fn the_demo_serves_its_dashboard_until_it_is_ended() {
     assert_eq!(all["all"]["attempts"], board("/v1/stats")[0]["attempts"]);
     let explained = board("/v1/explain?url=http%3A%2F%2F127.0.0.2%2F");
     assert_eq!(explained["fetcher"], "direct_access", "{explained}");
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    send_signal(&child, "-INT");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(shown.iter().any(|line| line.contains("library")), "the table");
     assert!(!place.data().exists(), "what was learned is thrown away");

@@ -8,8 +8,9 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use fetchwise_testsite::origin::{Origin, Site};
+use fetchwise_testsite::requirements::required;
 
-use crate::support::{PATIENCE, Ran, TestDir, lines, wait_for};
+use crate::support::{PATIENCE, Ran, TestDir, lines, send_signal, wait_for};
 
 const HOST: &str = "127.0.0.1";
 const OTHER: &str = "127.0.0.2";
@@ -303,9 +304,9 @@ fn ordered_results_that_wait_do_not_stop_the_run() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(results.try_recv().is_err(), "all wait for the first link");
-    signal(&child, "-INT");
+    send_signal(&child, "-INT");
     wait_for(&said, "Ctrl-C again");
-    signal(&child, "-INT");
+    send_signal(&child, "-INT");
     // What is finished is printed in order, although the first link is not.
     let mut shown = 0;
     for (result, line) in results.iter().zip(2..) {
@@ -554,12 +555,6 @@ fn an_archive_torn_by_a_crash_continues_after_its_last_whole_record() {
     assert!(ran.stderr.contains("is damaged") && ran.stderr.contains("another archive"), "{}", ran.stderr);
 }
 
-/// Sends a signal to a process that this test has started.
-pub(crate) fn signal(child: &std::process::Child, name: &str) {
-    let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
-    assert!(sent.success());
-}
-
 /// Starts a run of `urls` slow pages and reads its first `lines` results.
 fn begin(
     place: &TestDir,
@@ -596,7 +591,7 @@ fn a_stopped_or_killed_run_continues_where_it_stopped() {
     let mut seen = Vec::new();
 
     let (mut child, read, rest) = begin(&place, &input, 5);
-    signal(&child, "-INT");
+    send_signal(&child, "-INT");
     seen.extend(read);
     seen.extend(rest.lines().map(|line| line.unwrap()));
     assert_eq!(child.wait().unwrap().code(), Some(1), "an interrupted run has failed");
@@ -605,7 +600,7 @@ fn a_stopped_or_killed_run_continues_where_it_stopped() {
     assert!(recorded >= seen.len(), "{recorded} of {}: what was shown is in the log", seen.len());
 
     let (mut child, read, rest) = begin(&place, &input, 5);
-    signal(&child, "-KILL");
+    send_signal(&child, "-KILL");
     seen.extend(read);
     seen.extend(rest.lines().map_while(Result::ok).filter(|line| line.ends_with('}')));
     let _ = child.wait();
@@ -634,11 +629,11 @@ fn a_second_ctrl_c_ends_a_run_at_once() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let asked = std::time::Instant::now();
-    signal(&child, "-INT");
+    send_signal(&child, "-INT");
     let mut said = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
     assert!(said.contains("Ctrl-C again"), "{said}");
-    signal(&child, "-INT");
+    send_signal(&child, "-INT");
     assert_eq!(child.wait().unwrap().code(), Some(1));
     assert!(asked.elapsed() < Duration::from_secs(5), "one Ctrl-C would have waited as long");
     assert_eq!(place.run(&["export"]).stdout, "", "what was abandoned teaches nothing");
@@ -671,6 +666,12 @@ fn the_demo_learns_and_discards_everything() {
     assert!(!place.data().exists());
 }
 
+/// Returns whether the program `script` can give a program its own terminal. Otherwise reports the test as skipped.
+fn has_terminals() -> bool {
+    let found = Command::new("script").arg("--version").output();
+    required(found, "tests on a terminal (no program `script`)").is_some()
+}
+
 /// Runs `fetch` on its own terminal with this many columns, like `sshd`. Returns what the terminal got.
 fn on_a_terminal(place: &TestDir, columns: u16, more: &str) -> String {
     let program = env!("CARGO_BIN_EXE_fetchwise");
@@ -683,6 +684,9 @@ fn on_a_terminal(place: &TestDir, columns: u16, more: &str) -> String {
 
 #[test]
 fn a_terminal_has_one_live_region_within_its_width() {
+    if !has_terminals() {
+        return;
+    }
     let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::slow(Duration::from_millis(300))), (OTHER, Site::NOT_FOUND)]).unwrap();
     let urls: String = (0..12).map(|n| origin.url(HOST, &format!("/{n}\n"))).collect();
@@ -766,6 +770,9 @@ fn the_end_of_a_list_is_a_report() {
 /// `script` gives the program its own terminal, like `sshd`.
 #[test]
 fn on_a_terminal_the_demo_draws_and_ends_with_the_costs() {
+    if !has_terminals() {
+        return;
+    }
     let place = TestDir::new();
     let program = env!("CARGO_BIN_EXE_fetchwise");
     let line = format!("stty rows 40 cols 120; '{program}' demo --rounds 2 --no-browser");
@@ -801,8 +808,7 @@ fn rules_are_reloaded_while_pages_are_fetched() {
         assert!(results.recv_timeout(PATIENCE).unwrap().contains("\"success\":true"));
     };
     let hang_up = || {
-        let sent = Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap();
-        assert!(sent.success());
+        send_signal(&child, "-HUP");
     };
     ask(1);
     place.write("rules.toml", rule("second"));

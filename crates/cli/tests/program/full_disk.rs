@@ -6,6 +6,7 @@ use std::io::Write;
 use std::process::Stdio;
 
 use fetchwise_testsite::origin::{Origin, Site};
+use fetchwise_testsite::requirements::{NO_MOUNT, skip};
 
 use crate::small_disk::Small;
 use crate::support::{PATIENCE, TestDir, lines, wait_for};
@@ -16,7 +17,7 @@ const HOST: &str = "127.0.0.1";
 fn fetching_continues_while_the_log_has_no_space_and_nothing_is_lost() {
     let place = TestDir::new();
     let Some(_small) = Small::mount(&place.path("small"), "3m") else {
-        println!("SKIPPED a full file system during fetch: this machine does not let us mount");
+        skip(NO_MOUNT);
         return;
     };
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();

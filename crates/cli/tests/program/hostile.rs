@@ -4,19 +4,20 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use fetchwise_testsite::origin::{Origin, Site};
+use fetchwise_testsite::requirements::{NO_MOUNT, skip};
 
 use crate::small_disk::Small;
-use crate::support::{PATIENCE, TestDir, lines, wait_for};
+use crate::support::{PATIENCE, TestDir, lines, send_signal, wait_for};
 
 const HOST: &str = "127.0.0.1";
 const PLAIN: [&str; 7] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
 
 fn terminate(child: &Child) {
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    send_signal(child, "-TERM");
 }
 
 /// Waits for the end of a process within `time`; kills it otherwise.
@@ -87,7 +88,7 @@ fn a_stalled_reader_does_not_prevent_a_stop() {
 fn pages_without_disk_space_are_fetched_again_later() {
     let place = TestDir::new();
     let Some(_small) = Small::mount(&place.path("small"), "1m") else {
-        println!("SKIPPED a full output disk: this machine does not let us mount");
+        skip(NO_MOUNT);
         return;
     };
     let origin = Origin::start([(HOST, Site::slow(Duration::from_millis(20)))]).unwrap();

@@ -8,6 +8,7 @@ use fetchwise::response::header;
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 use fetchwise_testsite::origin::{Origin, Site};
+use fetchwise_testsite::requirements::{NO_CHROMIUM, required};
 use serde_json::Value;
 
 use crate::support::{Ran, TestDir};
@@ -224,10 +225,7 @@ fn a_rotation_overlaps_unless_the_key_is_compromised() {
 
 #[test]
 fn declared_browsers_sign_and_name_the_crawler() {
-    let Ok(chromium) = BrowserFetcher::find(None) else {
-        println!("SKIPPED: no Chromium");
-        return;
-    };
+    let Some(chromium) = required(BrowserFetcher::find(None), NO_CHROMIUM) else { return };
     let chromium = chromium.to_str().unwrap();
     let (place, _) = with_key();
     let section = fs::read_to_string(place.path("c.toml")).unwrap();

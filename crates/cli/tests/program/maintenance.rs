@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use fetchwise::journal::{Journal, JournalOptions};
+use fetchwise_testsite::requirements::python;
 use serde_json::{Value, json};
 
 use crate::support::{DAY, TestDir, lines, now, segments, wait_for};
@@ -297,14 +298,15 @@ fn a_compaction_that_is_killed_leaves_a_sound_log() {
 }
 
 #[test]
-fn the_format_page_suffices_for_an_independent_reader() {
+fn the_format_page_suffices_for_an_independent_reader_in_python() {
+    let Some(python) = python() else { return };
     let place = place_with(500);
     place.run(&["compact"]);
     place.import(history(30).filter(|line| line["attempted_at"].as_i64() > Some(now() - DAY)));
     place.run(&["forget", "--domain", "h4.e.org"]);
     place.run(&["forget", "--link", "https://h1.e.org/p1/1"]);
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/read_log.py");
-    let output = Command::new("python3").arg(script).arg(place.data()).output().unwrap();
+    let output = Command::new(python).arg(script).arg(place.data()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
     let read: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

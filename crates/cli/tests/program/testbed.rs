@@ -5,8 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::fetch::signal;
-use crate::support::{PATIENCE, TestDir, lines};
+use crate::support::{PATIENCE, TestDir, lines, send_signal};
 
 /// Returns the body of a response by HTTP/1.0.
 fn ask(method: &str, url: &str, body: &str) -> String {
@@ -53,7 +52,7 @@ fn a_crawl_of_the_testbed_is_counted_and_submitted_pages_are_scored() {
     let told: Value = serde_json::from_str(&ask("POST", places["pages"].as_str().unwrap(), &pages.concat())).unwrap();
     assert_eq!(told["taken"], pages.len());
     assert!(Value::is_object(&serde_json::from_str(&ask("GET", places["ledger"].as_str().unwrap(), "")).unwrap()));
-    signal(&testbed, "-TERM");
+    send_signal(&testbed, "-TERM");
     assert!(testbed.wait().unwrap().success());
     let ledger: Value = serde_json::from_slice(&std::fs::read(place.path("ledger.json")).unwrap()).unwrap();
     for kind in ["static", "redirect"] {
@@ -156,6 +155,6 @@ fn a_signed_crawl_passes_where_bots_are_verified_and_leaves_a_site_that_refuses_
         &["--ca-file", "ca.pem", "--pace", "off", "--data-dir", "unsigned"],
     );
     assert!(results.iter().all(|result| result["success"] == false), "{results:#?}");
-    signal(&testbed, "-TERM");
+    send_signal(&testbed, "-TERM");
     assert!(testbed.wait().unwrap().success());
 }

@@ -1,15 +1,11 @@
 //! Servers of one fleet over a real broker: they show each other, and all forget what one is asked to forget.
 
-use std::time::{Duration, Instant};
-
+use fetchwise_testsite::poll::found;
 use serde_json::{Value, json};
 
 use crate::brokers::Servers;
 use crate::description::Described;
 use crate::server::{Server, attempt, lines};
-
-/// A time limit that no step reaches on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 fn node(brokers: &Servers, place: &str) -> Server {
     let variables = [("FETCHWISE_FLEET", brokers.urls()[0].clone())];
@@ -23,22 +19,10 @@ fn node(brokers: &Servers, place: &str) -> Server {
     server
 }
 
-#[track_caller]
-fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
-    let begun = Instant::now();
-    loop {
-        match look() {
-            Ok(found) => return found,
-            Err(now) => assert!(begun.elapsed() < PATIENCE, "never {what}: {now}"),
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
 /// Returns the fleet status of a server once `is` holds.
 #[track_caller]
 fn fleet_once(server: &Server, what: &str, is: impl Fn(&Value) -> bool) -> Value {
-    until(what, || {
+    found(what, || {
         let fleet = server.get("/v1/dashboard").of(200)["fleet"].clone();
         if is(&fleet) { Ok(fleet) } else { Err(fleet.to_string()) }
     })
@@ -56,7 +40,7 @@ fn has_all(fleet: &Value) -> bool {
 #[track_caller]
 fn forgets(server: &Server, domain: &str) {
     let url = format!("/v1/explain?url=https%3A%2F%2F{domain}%2F1");
-    until("forgotten", || {
+    found("forgotten", || {
         let explained = server.get(&url).of(200);
         let steps = explained["steps"].as_array().unwrap().iter();
         let weight: f64 = steps.filter(|step| step["type"] == "domain").filter_map(|step| step["total"].as_f64()).sum();
@@ -111,7 +95,7 @@ fn servers_of_a_fleet_show_each_other_and_forget_together() {
     assert_eq!(alone.of(503)["error_type"], "fleet_not_notified");
     forgets(&a, "there.example");
     brokers.revive(0);
-    until("told", || {
+    found("told", || {
         let again = a.post("/v1/forget", &json!({ "domain": "there.example" }));
         if again.status == 200 { Ok(()) } else { Err(again.body) }
     });

@@ -13,14 +13,9 @@ mod signed;
 use std::path::PathBuf;
 
 use fetchwise::fetch::browser::BrowserFetcher;
+use fetchwise_testsite::requirements::{NO_CHROMIUM, required};
 
-/// Returns the Chromium to test with. Without one, prints that the test is skipped; panics if `FETCHWISE_SYSTEM_TESTS`
-/// is set.
+/// Returns the Chromium to test with. Without one, reports the test as skipped.
 fn chromium() -> Option<PathBuf> {
-    let found = BrowserFetcher::find(None);
-    if let Err(missing) = &found {
-        assert!(std::env::var_os("FETCHWISE_SYSTEM_TESTS").is_none(), "{missing}");
-        println!("SKIPPED: no Chromium");
-    }
-    found.ok()
+    required(BrowserFetcher::find(None), NO_CHROMIUM)
 }

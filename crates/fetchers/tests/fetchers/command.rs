@@ -162,7 +162,8 @@ async fn a_dead_child_fails_its_requests_with_its_stderr_and_is_restarted() {
     let pid = fetcher.pid().await.unwrap();
     assert_eq!(fetcher.pid().await, Some(pid));
     // Killed by another process, between two requests.
-    assert!(std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
+    let process = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
     for _ in 0..100 {
         if fetcher.pid().await.is_none() {
             break;
@@ -411,13 +412,10 @@ async fn site() -> (SocketAddr, Arc<AtomicUsize>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_python_example_gets_real_pages() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/command_fetcher.py");
-    if std::process::Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: no python3");
-        return;
-    }
+    let Some(python) = fetchwise_testsite::requirements::python() else { return };
     let (address, count) = site().await;
     let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let options = CommandOptions::new("python", ["python3".into(), script.into_os_string()]);
+    let options = CommandOptions::new("python", [python.into(), script.into_os_string()]);
     let fetcher = fetcher(options);
     let page = get(&fetcher, &format!("http://{address}/from")).await.unwrap();
     assert_eq!((page.status, page.final_url.path()), (200, "/to"));

@@ -1,5 +1,5 @@
-//! The real yt-dlp, with its generic extractor, on pages and media on loopback. Without yt-dlp the tests print that
-//! they are skipped: `make test` installs it, `FETCHWISE_YT_DLP` names a program.
+//! The real yt-dlp, with its generic extractor, on pages and media on loopback. Without yt-dlp the tests are skipped, or
+//! fail if `FETCHWISE_SYSTEM_TESTS` is set. `make yt-dlp` installs it, `FETCHWISE_YT_DLP` names a program.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -13,11 +13,12 @@ use fetchwise::fetch::dial::Dialer;
 use fetchwise::fetch::yt_dlp::{DownloadFetcher, DownloadOptions, Progress};
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
 use fetchwise::fetch_result::Outcome;
+use fetchwise_testsite::requirements::required;
 use fetchwise_testsite::services::{Reply, Service, ServiceRequest};
 
 const CLIP_BYTES: usize = 300_000;
 
-/// Returns the program, or prints that the test is skipped.
+/// Returns the program. Without one, reports the test as skipped.
 fn yt_dlp() -> Option<PathBuf> {
     let named = std::env::var_os("FETCHWISE_YT_DLP").map(PathBuf::from);
     let on_path = || {
@@ -30,10 +31,8 @@ fn yt_dlp() -> Option<PathBuf> {
         Some(target.join("yt-dlp/bin/yt-dlp")).filter(|program| program.is_file())
     };
     let found = named.or_else(on_path).or_else(installed);
-    if found.is_none() {
-        eprintln!("SKIPPED: no yt-dlp; .ci/yt-dlp installs it, FETCHWISE_YT_DLP names a program");
-    }
-    found
+    let missing = "no yt-dlp: `make yt-dlp` installs it, FETCHWISE_YT_DLP names a program";
+    required(found.ok_or(missing), &format!("tests with yt-dlp ({missing})"))
 }
 
 fn clip() -> Vec<u8> {

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::common::visits::until;
 use crate::common::{NOW, Node, TestRng, assert_same, attempt, naive, options, settle};
 use fetchwise::attempt::Attempt;
 use fetchwise::fleet_status::PeerStatus;
@@ -13,6 +12,7 @@ use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::NodeId;
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{RetransmitRequest, Transport};
+use fetchwise_testsite::poll::until;
 
 const WITHIN: Duration = Duration::from_secs(60);
 

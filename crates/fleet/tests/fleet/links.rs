@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::links::{CrawlingNode, blocked, fails_here_and_waits_there, heard};
-use crate::common::visits::until;
 use crate::common::{NOW, options};
 use fetchwise::fetch_result::Outcome;
 use fetchwise::time::{Clock, Timestamp};
@@ -14,6 +13,7 @@ use fetchwise_fleet::peer_store::own_state_file::NodeState;
 use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Cells, Table};
+use fetchwise_testsite::poll::until;
 
 async fn node(dir: &Path, broker: &Arc<InProcessBroker>, clock: &Arc<Clock>, egress: &str) -> CrawlingNode {
     std::fs::create_dir_all(dir).unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::NOW;
-use crate::common::visits::{LONG, Own, PAUSE, Sharer, be_blocked, ends, goes, sharer, until, visit};
+use crate::common::visits::{LONG, Own, PAUSE, Sharer, be_blocked, ends, goes, sharer, visit};
 use fetchwise::Selector;
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise::visit::{Fetch, VisitOutcome};
@@ -12,6 +12,7 @@ use fetchwise_fleet::NodeId;
 use fetchwise_fleet::pauses::state_machine::{HostState, MAX_PAUSES_PER_HOUR, Phase, key};
 use fetchwise_fleet::transport::in_process::{Faults, InProcessBroker};
 use fetchwise_fleet::transport::{Cells, Table};
+use fetchwise_testsite::poll::until;
 
 fn fleet_of(n: usize) -> (Arc<InProcessBroker>, Arc<Clock>, Vec<(NodeId, Sharer)>) {
     let clock = Arc::new(Clock::fixed(NOW));

@@ -1,5 +1,5 @@
 //! The default methods of a transport: over a stream that has lost messages, the last ones too, and with readers that
-//! hang.
+//! hang. Nothing but tokio keeps time here, so the clock is paused: it jumps to the next timer when all tasks wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -96,7 +96,7 @@ async fn said(plain: &Plain, of: NodeId, seq: u64) -> Vec<Bytes> {
     timeout(LONG, said).await.expect("it does not wait for what is gone").unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_newest_message_is_found_although_later_ones_are_lost() {
     let (broker, plain, [one, two]) = ten().await;
     assert_eq!((newest(&plain, one).await, newest(&plain, two).await), (Some(text(9)), Some(text(10))));
@@ -110,7 +110,7 @@ async fn the_newest_message_is_found_although_later_ones_are_lost() {
     assert!(said(&plain, one, 1).await.is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_hanging_reader_does_not_count_as_the_end() {
     let (_, plain, [one, two]) = ten().await;
     plain.hang.store(1, Ordering::Relaxed);
@@ -119,7 +119,7 @@ async fn a_hanging_reader_does_not_count_as_the_end() {
     assert_eq!(said(&plain, one, 1).await, [1, 3, 5, 7, 9].map(text), "each brings one, and then says nothing");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_broker_that_goes_away_results_in_an_error() {
     let (broker, plain, [one, _]) = ten().await;
     assert!(broker.lose(10));

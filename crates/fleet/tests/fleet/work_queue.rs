@@ -15,11 +15,12 @@ use fetchwise_fleet::queue::{QueueEvent, QueueLink, QueueOptions, QueueReader};
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Transport, TransportError};
 use fetchwise_fleet::{NodeId, Options};
+use fetchwise_testsite::poll::until;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::common::visits::{Heartbeats, LONG, until};
+use crate::common::visits::{Heartbeats, LONG};
 use crate::common::{Node, options};
 
 const QUEUE: &str = "crawl";

@@ -11,6 +11,7 @@ use fetchwise_fleet::model::node_id::NodeId;
 use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 use fetchwise_fleet::transport::{Table, Transport};
+use fetchwise_testsite::requirements::{NO_MOUNT, skip};
 use tokio::runtime::Runtime;
 
 use crate::cluster_faults::{exact_after, times, wait};
@@ -120,7 +121,7 @@ fn row_11_a_nodes_disk_is_full() {
         // All of its directory, or its peer store only.
         let place = nodes.all[0].dir.join(if round % 2 == 0 { "" } else { "peers" });
         let Some(small) = Small::mount(&place, "6m") else {
-            println!("SKIPPED a node whose disk is full: this machine does not let us mount");
+            skip(NO_MOUNT);
             return;
         };
         nodes.start_all(1_000_000, 100);

@@ -13,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fetchwise_fleet::FleetStatus;
+use fetchwise_testsite::poll::found_within;
 use serde::{Deserialize, Serialize};
 
 /// The timeout of convergence.
@@ -257,14 +258,11 @@ impl Nodes {
 
     /// Waits until a condition holds for the status of these nodes.
     pub fn wait_until(&self, who: &[usize], what: &str, holds: impl Fn(&NodeReport) -> bool) {
-        let begun = Instant::now();
-        while !who.iter().all(|n| self.all[*n].said().is_some_and(|said| holds(&said))) {
-            if begun.elapsed() > QUIET {
-                let said: Vec<_> = who.iter().map(|n| self.all[*n].said()).collect();
-                panic!("{what} did not come about: {said:#?}");
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        found_within(QUIET, what, || {
+            let said: Vec<_> = who.iter().map(|n| self.all[*n].said()).collect();
+            let is_met = said.iter().all(|said| said.as_ref().is_some_and(&holds));
+            if is_met { Ok(()) } else { Err(format!("{said:#?}")) }
+        });
     }
 
     /// Checks that each node has the evidence of all logs in memory, to 1e-9.

@@ -14,12 +14,13 @@ use fetchwise_fleet::transport::{
     Blobs, Cell, Cells, Change, Delivery, Position, RetransmitRequest, StreamBounds, SwapOutcome, Table, Transport,
     TransportError,
 };
+use fetchwise_testsite::poll::until;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
 use crate::cluster_faults::times;
-use crate::common::visits::{LONG, Own, PAUSE, Sharer, be_blocked, ends, goes, sharer, until, visit};
+use crate::common::visits::{LONG, Own, PAUSE, Sharer, be_blocked, ends, goes, sharer, visit};
 use crate::servers::{self, Servers};
 
 async fn node(servers: &Servers, clock: &Arc<Clock>, egress: &str) -> Sharer {

@@ -14,6 +14,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use fetchwise_testsite::requirements::skip;
+
 /// Some brokers.
 pub struct Servers {
     folder: tempfile::TempDir,
@@ -67,7 +69,7 @@ pub fn is_available() -> bool {
     if is_requested {
         assert!(path().exists(), "no nats-server: `make nats-server` installs it");
     } else {
-        println!("SKIPPED: it starts brokers, and FETCHWISE_SYSTEM_TESTS is not set");
+        skip("tests with NATS brokers (`make test-system` runs them)");
     }
     is_requested
 }

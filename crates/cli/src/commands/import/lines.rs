@@ -2,11 +2,9 @@
 //!
 //! Invariants: an invalid line is reported and does not keep other lines from being imported.
 
-use std::collections::HashSet;
 use std::path::Path;
 
 use indicatif::ProgressBar;
-use uuid::Uuid;
 
 use super::ImportArgs;
 use super::csv_rows::CsvHead;
@@ -19,8 +17,7 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, note, shown};
 use fetchwise::attempt::json::MAX_LINE_BYTES;
-use fetchwise::journal;
-use fetchwise::journal::maintenance;
+use fetchwise::journal::Import;
 
 /// The number of bytes between two updates of the progress bar.
 const TELL_EVERY: u64 = 64 << 10;
@@ -29,14 +26,9 @@ const TELL_EVERY: u64 = 64 << 10;
 pub(super) fn run(file: &Path, args: &ImportArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let mut records = open(file)?;
     let into = Directory::open(args, settings)?;
-    let mut known: HashSet<Uuid> = HashSet::new();
-    journal::ids(&into.dir, |id| {
-        known.insert(id);
-    })?;
+    let import = Import::begin(&into.dir, &into.selector)?;
     let mut progress = Progress::new(file);
-    let cutoff = maintenance::cutoff(&into.dir)?;
-    let mut target =
-        Target { journal: &into.journal, selector: &into.selector, known, cutoff, now: settings.clock.now() };
+    let mut target = Target { journal: &into.journal, import, now: settings.clock.now() };
     let mut summary = Summary::default();
     let mut looks_like_seconds = None;
     let name = if is_stdin(file) { "stdin".into() } else { file.to_string_lossy() };

@@ -1,26 +1,21 @@
-//! The target of an import: the log, which takes each attempt once.
+//! The target of an import: the log, into which the library's import writes each attempt once.
 //!
 //! Owns: the counts and messages of an import.
 //!
-//! Invariants: an attempt with a known id is not written again.
-//!
 //! Must not know: the source of attempts.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::IsTerminal;
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
-use uuid::Uuid;
 
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, plain};
-use fetchwise::attempt::Attempt;
-use fetchwise::attempt::json::{Notes, from_json_line};
-use fetchwise::journal::Journal;
-use fetchwise::rfc3339;
+use fetchwise::attempt::json::Notes;
+use fetchwise::journal::{Import, ImportLineError, Journal};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 
@@ -87,48 +82,28 @@ impl fmt::Display for RecordPosition {
     }
 }
 
-/// The log and its known content.
+/// The log, and the import into it.
 pub(super) struct Target<'t> {
     pub(super) journal: &'t Journal,
-    /// Knows the log, so that attempts get the same tags as in a crawl.
-    pub(super) selector: &'t Selector,
-    pub(super) known: HashSet<Uuid>,
-    /// Attempts from before this time may have been compacted away, with their ids.
-    pub(super) cutoff: Option<Timestamp>,
+    pub(super) import: Import<&'t Selector>,
     pub(super) now: Timestamp,
 }
 
 impl Target<'_> {
     /// Imports one attempt from a line of JSON. The inner error is that of the line, the outer one that of the log.
     pub(super) fn take(&mut self, line: &str, summary: &mut Summary) -> Result<Result<Notes, String>, Failure> {
-        let (attempt, notes) = match from_json_line(line, self.now) {
-            Ok(read) => read,
+        let taken = match self.import.take_line(line, self.journal, self.now) {
+            Ok(taken) => taken,
+            Err(ImportLineError::Journal(error)) => return Err(error.into()),
             Err(error) => return Ok(Err(error.to_string())),
         };
-        Ok(self.keep(attempt, summary)?.map(|is_new| {
-            summary.clamped += u64::from(is_new && notes.clamped);
-            notes
-        }))
-    }
-
-    /// Writes an attempt unless it is known. Returns whether it was new.
-    fn keep(&mut self, mut attempt: Attempt, summary: &mut Summary) -> Result<Result<bool, String>, Failure> {
-        if self.known.contains(&attempt.id) {
+        if taken.new.is_some() {
+            summary.imported += 1;
+            summary.clamped += u64::from(taken.notes.clamped);
+        } else {
             summary.duplicates += 1;
-            return Ok(Ok(false));
         }
-        if let Some(cutoff) = self.cutoff.filter(|cutoff| attempt.attempted_at < *cutoff) {
-            return Ok(Err(format!(
-                "made before {}, when attempts were already compacted: a snapshot may contain it",
-                rfc3339::format(cutoff)
-            )));
-        }
-        self.known.insert(attempt.id);
-        self.selector.tag(&mut attempt);
-        self.journal.append_attempt(&attempt)?;
-        self.selector.observe(&attempt);
-        summary.imported += 1;
-        Ok(Ok(true))
+        Ok(Ok(taken.notes))
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
 
+use fetchwise_testsite::requirements::{python, skip};
 use serde_json::Value;
 
 use super::server::Server;
@@ -60,7 +61,8 @@ fn crawl(mut client: Command) {
 
 #[test]
 fn the_one_in_python_crawls() {
-    let mut python = Command::new("python3");
+    let Some(python) = python() else { return };
+    let mut python = Command::new(python);
     python.arg(example("fetchwise_client.py"));
     crawl(python);
 }
@@ -75,7 +77,7 @@ fn the_one_in_go_crawls() {
         .env("GOCACHE", built.path().join("cache"));
     match go.output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("SKIPPED: there is no Go on this machine, so its client is neither built nor tried");
+            skip("tests with Go (no go)");
         }
         Err(error) => panic!("{error}"),
         Ok(output) => {

@@ -6,6 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use fetchwise_testsite::requirements::{NO_MOUNT, skip};
 use serde_json::{Value, json};
 
 use super::server::{Server, attempt, lines, program};
@@ -27,7 +28,7 @@ fn batch(number: u128) -> Vec<u8> {
 fn a_full_disk_is_reported_and_nothing_lost_is_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let Some(small) = Small::mount(&dir.path().join("small"), "3m") else {
-        println!("SKIPPED a full file system under serve: this machine does not let us mount");
+        skip(NO_MOUNT);
         return;
     };
     let (data, filler) = (dir.path().join("small/data"), dir.path().join("small/filler"));

@@ -2,26 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
+use fetchwise_testsite::poll::until_blocking as until;
 use serde_json::{Value, json};
 
 use super::server::{Server, attempt, lines, program};
 
-/// A time limit that no step reaches on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
-
 fn follow(data: &Path) -> Server {
     Server::start(&["--all-fetchers", "--read-only", data.to_str().unwrap()])
-}
-
-#[track_caller]
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn record(server: &Server, attempts: &[Value]) {

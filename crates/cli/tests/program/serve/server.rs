@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::support::send_signal;
+
 /// A time limit that no step reaches on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -116,7 +118,7 @@ impl Server {
     #[track_caller]
     pub(crate) fn hang_up(&self, words: &str) -> String {
         let from = self.stderr().len();
-        assert!(Command::new("kill").args(["-HUP", &self.child.id().to_string()]).status().unwrap().success());
+        send_signal(&self.child, "-HUP");
         self.wait_for(words, from)
     }
 
@@ -151,8 +153,7 @@ impl Server {
 
     /// Sends a signal and waits for the end.
     pub(crate) fn end(mut self, signal: &str) -> (TempDir, Option<i32>, String) {
-        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
-        assert!(sent.success());
+        send_signal(&self.child, signal);
         let code = self.child.wait().unwrap().code();
         let said = self.stderr();
         let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap());

@@ -6,6 +6,7 @@ use fetchwise_fleet::NodeId;
 use fetchwise_fleet::model::heartbeat::Heartbeat;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 use fetchwise_fleet::transport::{Table, Transport};
+use fetchwise_testsite::poll::found;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -36,7 +37,9 @@ impl Fleet {
             server
         });
         for server in [&a, &b] {
-            until(server, |fleet| fleet["converged"] == true && fleet["peers"][0]["position"].as_u64() >= Some(40));
+            fleet_once(server, |fleet| {
+                fleet["converged"] == true && fleet["peers"][0]["position"].as_u64() >= Some(40)
+            });
         }
         Self { place, brokers, a, b }
     }
@@ -55,16 +58,13 @@ impl Fleet {
     }
 }
 
-fn until(server: &Server, is: impl Fn(&Value) -> bool) -> Value {
-    let begun = std::time::Instant::now();
-    loop {
+/// Returns the fleet on the dashboard of a server once `is` holds.
+#[track_caller]
+fn fleet_once(server: &Server, is: impl Fn(&Value) -> bool) -> Value {
+    found("the fleet of the dashboard", || {
         let fleet = server.get("/v1/dashboard")["fleet"].clone();
-        if is(&fleet) {
-            return fleet;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{fleet}");
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+        if is(&fleet) { Ok(fleet) } else { Err(fleet) }
+    })
 }
 
 fn open(server: &Server, width: u32) -> Chrome {
@@ -99,7 +99,7 @@ fn it_shows_the_other_nodes_and_the_broker_as_text() {
         ..Heartbeat::default()
     };
     fleet.say(third, &said);
-    let known = until(a, |fleet| {
+    let known = fleet_once(a, |fleet| {
         fleet["peers"].as_array().is_some_and(|peers| peers.iter().any(|p| p["missing_records"] == UNHEARD))
     });
     let mut chrome = open(a, 1400);
@@ -185,7 +185,7 @@ fn pictures_of_a_fleet() {
         ..Heartbeat::default()
     };
     fleet.say(NodeId::random(), &said);
-    until(&fleet.a, |fleet| fleet["peers"].as_array().is_some_and(|peers| peers.len() == 2));
+    fleet_once(&fleet.a, |fleet| fleet["peers"].as_array().is_some_and(|peers| peers.len() == 2));
     let mut chrome = open(&fleet.a, 1400);
     chrome.size(1400, 470);
     chrome.prefers("light", true);

@@ -1,12 +1,11 @@
 //! Many hosts in one run: none delays the others, and an interrupted run continues.
 
 use std::io::{BufRead, BufReader};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::crawl::{Crawl, PLAIN, pages};
 use super::server::{Limiter, Server, Verdict};
-use crate::support::TestDir;
+use crate::support::{TestDir, send_signal};
 
 fn free() -> Limiter {
     Box::new(|_, _| Verdict::GOOD)
@@ -66,8 +65,7 @@ fn interrupted(first: usize, many: usize, times: usize) {
         let mut child = place.spawn(&args);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         assert_eq!(lines.by_ref().take(many / (times + 2)).count(), many / (times + 2));
-        let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-        assert!(sent.success());
+        send_signal(&child, "-INT");
         lines.for_each(drop);
         assert_eq!(child.wait().unwrap().code(), Some(1));
     }

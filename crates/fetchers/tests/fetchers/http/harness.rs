@@ -24,7 +24,7 @@ use url::Url;
 
 /// Bounds the duration of a test, whatever hangs.
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), test).await.expect("the test hangs")
+    tokio::time::timeout(Duration::from_secs(90), test).await.expect("the test hangs")
 }
 
 pub(crate) struct Server {
@@ -163,7 +163,7 @@ pub(crate) fn fetcher() -> HttpFetcher {
 }
 
 pub(crate) fn limits() -> Limits {
-    Limits { deadline: Duration::from_secs(10), ..Limits::default() }
+    Limits { deadline: Duration::from_secs(60), ..Limits::default() }
 }
 
 pub(crate) async fn get_with(fetcher: &HttpFetcher, url: &Url, limits: &Limits) -> Result<Response, FetchError> {

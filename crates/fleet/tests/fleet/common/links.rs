@@ -12,9 +12,10 @@ use fetchwise::time::{Clock, Timestamp};
 use fetchwise::visit::{Visit, VisitOutcome, WaitScope};
 use fetchwise_fleet::transport::Transport;
 use fetchwise_fleet::{Fleet, Options};
+use fetchwise_testsite::poll::until;
 use url::Url;
 
-use super::visits::{goes, until};
+use super::visits::goes;
 
 /// The first pause of a blocked link. It ends before a clock is too far ahead of the broker's to be accepted.
 const FIRST: Duration = Duration::from_secs(60);

@@ -1,7 +1,7 @@
 //! Visits of hosts by nodes that share their pauses.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fetchwise::Selector;
 use fetchwise::backoff::BackoffSettings;
@@ -89,13 +89,5 @@ pub(crate) async fn ends(visit: &mut Own, fetch: Fetch<Arc<Selector>>, is_fine: 
     // A blocked trial may go on with another fetcher, which is blocked, too.
     while let Ok(fetch) = goes(visit).await {
         visit.report(fetch, Outcome::Blocked(Block::refusal()));
-    }
-}
-
-pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < LONG, "{what} did not come about");
-        tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

@@ -5,11 +5,10 @@
 //! Invariants: the database is never written. Importing it again, also after it has grown, leaves each attempt in the
 //! log once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 
 use serde::Serialize;
-use uuid::Uuid;
 
 use super::ImportArgs;
 use super::data_dir::Directory;
@@ -20,7 +19,7 @@ use crate::terminal::output::{Output, note, shown};
 use database::Database;
 use fetchwise::config::load_route_table;
 use fetchwise::journal;
-use fetchwise::journal::{Entry, Journal, LinkEntry, maintenance};
+use fetchwise::journal::{Entry, Import, Journal, LinkEntry};
 use fetchwise::time::Timestamp;
 use row::{AttemptRow, LinkRow, ReadRow};
 
@@ -59,17 +58,12 @@ pub(super) fn run(path: &Path, args: &ImportArgs, settings: &Settings, out: &mut
     let (dir, journal) = (&into.dir, &into.journal);
     let mut imported = ImportCounts::default();
     let names = LinkNames { links: &links, with_ids: args.link_ids };
-    let seen = KnownRecords::in_log(dir)?;
-    let mut target = Target {
-        journal,
-        selector: &into.selector,
-        known: seen.attempts,
-        cutoff: maintenance::cutoff(dir)?,
-        now: settings.clock.now(),
-    };
+    let seen = links_in_log(dir)?;
+    let import = Import::begin(dir, &into.selector)?;
+    let mut target = Target { journal, import, now: settings.clock.now() };
     attempts(&database, &names, &mut target, &mut imported)?;
     for link in links.values() {
-        imported.links += u64::from(keep_link(journal, link, names.of(link), &seen.links, target.now)?);
+        imported.links += u64::from(keep_link(journal, link, names.of(link), &seen, target.now)?);
     }
     routes(&database, dir, &mut imported)?;
     overrides(&links, args.link_ids, dir, &mut imported)?;
@@ -96,26 +90,15 @@ impl LinkNames<'_> {
     }
 }
 
-/// What the log already contains.
-struct KnownRecords {
-    attempts: HashSet<Uuid>,
-    /// The time of the last record about each link.
-    links: HashMap<String, Timestamp>,
-}
-
-impl KnownRecords {
-    fn in_log(dir: &Path) -> Result<Self, Failure> {
-        let mut seen = Self { attempts: HashSet::new(), links: HashMap::new() };
-        journal::ids(dir, |id| {
-            seen.attempts.insert(id);
-        })?;
-        journal::replay(dir, |_, entry| {
-            if let Entry::Link(link) = entry {
-                seen.links.entry(link.link).and_modify(|at| *at = (*at).max(link.at)).or_insert(link.at);
-            }
-        })?;
-        Ok(seen)
-    }
+/// Returns the time of the last record in the log about each link.
+fn links_in_log(dir: &Path) -> Result<HashMap<String, Timestamp>, Failure> {
+    let mut seen = HashMap::new();
+    journal::replay(dir, |_, entry| {
+        if let Entry::Link(link) = entry {
+            seen.entry(link.link).and_modify(|at: &mut Timestamp| *at = (*at).max(link.at)).or_insert(link.at);
+        }
+    })?;
+    Ok(seen)
 }
 
 fn attempts(
