@@ -48,7 +48,12 @@ async fn a_page_whose_scripts_come_or_run_late_is_waited_for() {
 }
 
 /// A page that opens a socket to `/ready` when it has loaded and its network is quiet: no request of a page is a socket.
-const READY: &str = "<p>here</p><script>addEventListener('load', () => setTimeout(() => \
+const READY: &str = "<title>The harbour</title><h1>The harbour</h1><p>here</p>\
+    <p>The ferry leaves the harbour at seven in the morning and comes back at noon. It carries mail, bread and people \
+    who work on the island. In winter it leaves an hour later, because the ice has to be broken first.</p>\
+    <p>The harbour was built in three years, by men from the villages around it. Most of the stones came from the hill \
+    behind the church, and the rest by ship. Its lamp was lit for the first time on a night of storm, and the keeper \
+    wrote down each ship that came in.</p><script>addEventListener('load', () => setTimeout(() => \
     new WebSocket('ws://' + location.host + '/ready'), 100))</script>";
 
 /// Returns options that give a test time to stop the renderer before the page is read.
