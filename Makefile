@@ -17,7 +17,7 @@ BENCH_REPORT ?=
 SHELL_PAGES := crates/testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-system check book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo fleet-testbed bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools peers python node examples install release ci
+.PHONY: help test test-system check book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo fleet-testbed bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures terminal-pictures crawl chromium nginx nats-server prometheus yt-dlp limits warc-tools peers python node examples install release ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -125,6 +125,12 @@ uplot: ## Fetch the dashboard's chart library again, in the pinned version
 
 pictures: chromium nats-server ## Take the pictures of docs/guides/dashboard.md again (PICTURES_OF=DIR: of the log in DIR)
 	$(CARGO) test --locked --workspace --all-features --test system -- --ignored pictures
+
+terminal-pictures: chromium ## Take the pictures of a crawl on a terminal again: docs/images/crawl-*.svg (installs pyte)
+	@.ci/terminal-pictures
+
+crawl: chromium ## Crawl 2,000 URLs on ten sites of the testbed and write docs/reports/crawl.md (half an hour, most of it waiting; wants an idle machine)
+	@.ci/crawl --write docs/reports/crawl.md
 
 peers: chromium ## Crawl the testbed with other crawlers, too, and write docs/reports/peers.md (a quarter of an hour; wants an idle machine)
 	.ci/peers

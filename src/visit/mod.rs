@@ -371,7 +371,19 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             NextStep::Decide => self.decide(now),
             // Another visit may have paused the host since then. Make no more requests, unless its pace only holds it
             // for a moment.
-            NextStep::Repeat(_, claims) if self.redirected.is_none() && self.is_paused_beyond_its_pace(now) => {
+            NextStep::Repeat(selection, mut claims)
+                if self.redirected.is_none() && self.is_paused_beyond_its_pace(now) =>
+            {
+                // Another visit tries the host out: its verdict says whether the retry may go out.
+                if let Some(wait) = self.trial_in_progress(now) {
+                    claims.lead = None;
+                    self.next = NextStep::Repeat(selection, claims);
+                    return Step::Wait(wait);
+                }
+                // The trial may have reached its verdict since the pause was read.
+                if !self.is_paused_beyond_its_pace(now) {
+                    return self.hand_out_when_admitted(selection, claims, now);
+                }
                 drop(claims);
                 match self.last.error.take() {
                     Some(error) => Step::End(self.fail(error, now)),
@@ -424,6 +436,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         };
         is_paused(self.domain())
             || self.landed.as_deref().is_some_and(|landed| is_paused(redirect_target::domain(landed)))
+    }
+
+    /// Returns the wait for the trial that another visit makes of the host, or of the one that a redirect led to.
+    fn trial_in_progress(&self, now: Timestamp) -> Option<Wait> {
+        let landed = self.landed.as_deref().map(redirect_target::domain);
+        self.follow_trial(self.domain(), now).or_else(|| self.follow_trial(landed?, now))
     }
 
     /// Hands out a request once the host's pace admits it.

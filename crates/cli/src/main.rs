@@ -17,6 +17,7 @@ mod terminal;
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 
 use fetchwise::config::SigningMode;
@@ -29,7 +30,7 @@ use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, is_plain, note, note_labelled};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse().map_err(with_best_suggestion) {
         Ok(cli) => cli,
         // The error repeats the invalid value. Its colours would be lost with the characters that have to go.
         Err(error) if error.use_stderr() && !std::env::args_os().all(|arg| is_plain(&arg.to_string_lossy())) => {
@@ -54,6 +55,18 @@ fn main() -> ExitCode {
         failure.exit()
     });
     ExitCode::from(exit as u8)
+}
+
+/// Keeps the most similar name of those that an error suggests for a misspelt command. clap puts it last.
+fn with_best_suggestion(mut error: clap::Error) -> clap::Error {
+    let best = match error.get(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(names)) => names.last().cloned(),
+        _ => None,
+    };
+    if let Some(best) = best {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![best]));
+    }
+    error
 }
 
 /// Runs the command and sends its traces to a collector if one is configured.
@@ -137,6 +150,12 @@ mod tests {
         ("sqlite", cfg!(feature = "sqlite"), "export --sqlite attempts.db"),
         ("sqlite", cfg!(feature = "sqlite"), "import --pocketbase data.db"),
     ];
+
+    #[test]
+    fn a_misspelt_command_gets_one_suggestion() {
+        let error = with_best_suggestion(Cli::try_parse_from(["fetchwise", "fecth"]).unwrap_err()).to_string();
+        assert!(error.contains("'fetch'") && !error.contains("'fleet'") && !error.contains("'fetchers'"), "{error}");
+    }
 
     #[test]
     fn a_missing_feature_is_exit_2_and_names_the_build_that_has_it() {

@@ -177,7 +177,12 @@ impl fmt::Display for PaceExplanation {
             }
         }
         if let Some((at, rate)) = self.next_probe {
-            write!(f, "\nnext     probes {}/s in {}", RateText(rate), DurationText(at.since(self.now)))?;
+            let left = at.since(self.now);
+            write!(f, "\nnext     probes {}/s ", RateText(rate))?;
+            match left.as_secs() {
+                0 => f.write_str("now")?,
+                _ => write!(f, "in {}", DurationText(left))?,
+            }
             if let Some(penalty) = self.penalty {
                 write!(f, "; a block here costs about {}", DurationText(penalty))?;
             }
@@ -186,7 +191,7 @@ impl fmt::Display for PaceExplanation {
             write!(f, "\nflaky    {:.0} % of the responses are errors at any rate", 100.0 * share)?;
         }
         if let Some((latency, times)) = self.latency {
-            write!(f, "\nlatency  {:.2} s, {times:.1} times that of the quiet host", latency.as_secs_f64())?;
+            write!(f, "\nlatency  {}, {times:.1} times that of the quiet host", LatencyText(latency))?;
         }
         Ok(())
     }
@@ -201,6 +206,18 @@ impl fmt::Display for RateText {
             rate if rate >= 10.0 => write!(f, "{rate:.0}"),
             rate if rate >= 0.1 => write!(f, "{rate:.1}"),
             rate => write!(f, "{rate:.3}"),
+        }
+    }
+}
+
+/// A latency with two or three significant digits.
+struct LatencyText(Duration);
+
+impl fmt::Display for LatencyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_secs_f64() {
+            seconds if seconds < 0.9995 => write!(f, "{:.0} ms", 1000.0 * seconds),
+            seconds => write!(f, "{seconds:.2} s"),
         }
     }
 }

@@ -125,6 +125,31 @@ fn requests_of_a_host_go_out_evenly_and_others_do_not_wait_for_it() {
     assert!(matches!(b.next(), Step::Fetch(_)));
 }
 
+/// A crawl lost pages of a flaky host: the error that set off a hold was retried after the hold, when another visit had
+/// taken the host's trial. For everybody else a host on trial is paused, so the retry ended as a failure.
+#[test]
+fn a_retry_after_a_hold_waits_for_the_trial_of_another_visit() {
+    let world = World::known(8);
+    let held = (0..10).find_map(|n| {
+        let mut visit = world.visit(&format!("/held/{n}"));
+        let fetch = world.fetch(&mut visit);
+        visit.report(fetch, FetchResult::from(Outcome::Http(503)).with_status(503));
+        let is_paused = world.selector.host_pause("e.org").is_some_and(|until| until > world.clock.now());
+        is_paused.then_some(visit)
+    });
+    let mut held = held.expect("errors in a row hold the host");
+    let (why, until) = waits(held.next());
+    assert_eq!(why, WaitReason::Pace);
+    world.clock.set(until);
+    let mut other = world.visit("/other");
+    let trial = world.fetch(&mut other);
+    assert_eq!(waits(held.next()).0, WaitReason::Trial);
+    other.report(trial, Outcome::Content);
+    let retry = world.fetch(&mut held);
+    held.report(retry, Outcome::Content);
+    assert!(matches!(held.next(), Step::End(end) if end.is_delivered()));
+}
+
 #[test]
 fn a_page_of_a_host_with_errors_at_any_rate_is_retried_more_than_once() {
     let world = World::new(PaceSettings::default());

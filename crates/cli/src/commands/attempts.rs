@@ -1,6 +1,7 @@
 //! `attempts`: queries for single attempts.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
@@ -9,7 +10,8 @@ use crate::parse::attempt_range::AttemptRange;
 use crate::setup::log_scan;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{CHOSEN, ERROR, Output, note, plain, styled};
+use crate::terminal::output::{CHOSEN, ERROR, HEADING, Output, note, plain, styled};
+use crate::terminal::pace_text::took;
 use crate::terminal::warnings::warn_torn_tail;
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
@@ -20,14 +22,19 @@ use fetchwise::rfc3339;
 use fetchwise::unknown_name::UnknownName;
 use fetchwise_serve::attempt_filter::parse_outcome;
 
+/// The number of attempts that text output shows unless `--limit` says otherwise.
+const DEFAULT_LIMIT: u64 = 50;
+/// The number of digits at the end of an id that text output shows.
+pub(crate) const SHORT_ID: usize = 12;
+
 /// Show single attempts by URL, link, domain, time or outcome
 ///
 /// Prints attempts from the log in the order of recording, the newest first. It skips parts of the log without attempts
-/// of the requested time; with --limit the newest part may be enough.
+/// of the requested time; with --limit the newest part may be enough. Text has the last twelve digits of each id.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "With --json, each attempt is a line in the format of export and import; explain --attempt takes its \
-    id.\n\
+    after_help = "With --json, each attempt is a line in the format of export and import. explain --attempt takes an id, or \
+    its last twelve digits.\n\
     --oldest-first and --until read the log from the requested time to its end, because forgotten attempts are \
     recorded there.\n\n\
     Examples:\n  fetchwise attempts --domain example.org --outcome blocked --since 2h\n  \
@@ -46,7 +53,7 @@ pub(crate) struct AttemptsArgs {
     /// Show only this outcome: content, failed, blocked, or an error type
     #[arg(long, value_name = "OUTCOME", value_parser = parse_outcome)]
     pub(crate) outcome: Option<OutcomeFilter>,
-    /// Show at most N attempts
+    /// Show at most N attempts [default: 50 as text, all with --json]
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
     /// Show the oldest attempts first
@@ -80,9 +87,12 @@ pub(crate) fn run(args: &AttemptsArgs, settings: &Settings, out: &mut Output) ->
     wanted.link.clone_from(&args.link);
     wanted.ended.clone_from(&args.outcome);
     let order = if args.oldest_first { Order::OldestFirst } else { Order::NewestFirst };
-    let mut failed = None;
-    let found = journal::attempts(&dir, &wanted, order, args.limit, |_, attempt| {
-        let shown = if out.json { out.line(to_json_line(&attempt)) } else { out.line(line(&attempt)) };
+    let limit = args.limit.or((!out.json).then_some(DEFAULT_LIMIT));
+    let (mut failed, mut is_first) = (None, true);
+    let found = journal::attempts(&dir, &wanted, order, limit, |_, attempt| {
+        let heading = if std::mem::take(&mut is_first) && !out.json { out.line(heading()) } else { Ok(()) };
+        let text = if out.json { to_json_line(&attempt) } else { line(&attempt) };
+        let shown = heading.and_then(|()| out.line(text));
         match shown {
             Ok(()) => ControlFlow::Continue(()),
             Err(failure) => {
@@ -96,16 +106,26 @@ pub(crate) fn run(args: &AttemptsArgs, settings: &Settings, out: &mut Output) ->
     }
     let found = found?;
     warn_torn_tail(found.torn_tail.as_ref());
-    tell(args, &wanted, &found, out)?;
+    tell(args, limit, &wanted, &found, out)?;
     Ok(Exit::Done)
 }
 
 /// Prints the notes and the summary at the end.
-fn tell(args: &AttemptsArgs, wanted: &AttemptQuery, found: &QueryStats, out: &mut Output) -> Result<(), Failure> {
-    let is_cut = args.limit.is_some_and(|limit| found.shown >= limit);
-    if !is_cut {
-        out.flush()?;
-        log_scan::note_compacted(found, wanted);
+fn tell(
+    args: &AttemptsArgs,
+    limit: Option<u64>,
+    wanted: &AttemptQuery,
+    found: &QueryStats,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    out.flush()?;
+    match limit.filter(|limit| found.shown >= *limit) {
+        None => log_scan::note_compacted(found, wanted),
+        Some(limit) if args.limit.is_none() => {
+            let which = if args.oldest_first { "oldest" } else { "newest" };
+            note(format_args!("these are the {which} {limit}: --limit N shows more"));
+        }
+        Some(_) => {}
     }
     if !out.json && found.shown == 0 {
         note("no attempt matches");
@@ -113,7 +133,7 @@ fn tell(args: &AttemptsArgs, wanted: &AttemptQuery, found: &QueryStats, out: &mu
             && ErrorKind::from_name(name).is_none()
         {
             let known = ErrorKind::ALL.iter().map(|kind| kind.name());
-            note(plain(&UnknownName::new("error type", name, known).to_string()));
+            note(format_args!("  hint: {}", UnknownName::new("error type", name, known)));
         }
     }
     if args.summary {
@@ -133,6 +153,15 @@ fn tell(args: &AttemptsArgs, wanted: &AttemptQuery, found: &QueryStats, out: &mu
     Ok(())
 }
 
+/// Returns the heads of the columns.
+fn heading() -> String {
+    let heads = format!(
+        "{:<24}  {:<SHORT_ID$}  {:<16}  {:>6}  {:>7}  {:<18}  url",
+        "begin", "id", "outcome", "status", "time", "fetcher"
+    );
+    styled(HEADING, heads)
+}
+
 /// Returns an attempt as one line.
 fn line(attempt: &Attempt) -> String {
     let outcome = match (&attempt.error_type, attempt.success) {
@@ -141,12 +170,13 @@ fn line(attempt: &Attempt) -> String {
         (None, false) => styled(ERROR, format_args!("{:<16}", "failed")),
     };
     let status = attempt.http_status.map_or_else(|| "-".to_owned(), |status| status.to_string());
-    let seconds = attempt.duration_ms as f64 / 1000.0;
+    let time = took(Duration::from_millis(attempt.duration_ms));
+    let id = attempt.id.simple().to_string();
+    let id = &id[id.len() - SHORT_ID..];
     let named = if attempt.link == attempt.url { String::new() } else { format!("  ({})", plain(&attempt.link)) };
     format!(
-        "{}  {}  {outcome}  {status:>3}  {seconds:>7.2} s  {:<18}  {}{named}",
+        "{}  {id}  {outcome}  {status:>6}  {time:>7}  {:<18}  {}{named}",
         rfc3339::format(attempt.attempted_at),
-        attempt.id,
         plain(&attempt.fetcher),
         plain(&attempt.url),
     )

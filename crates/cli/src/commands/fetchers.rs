@@ -14,7 +14,7 @@ use fetchwise::analytics::Costs;
 /// List the fetchers, their costs, and why any is unavailable
 ///
 /// Lists the fetchers of the config; without any, the built-in ones and those in the log. The time is the median over
-/// all attempts, the size the median over the pages whose server announced it.
+/// all attempts, the size the median over the pages whose server announced it. A fetcher that renders has no size.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     fetchwise fetchers\n  \
@@ -52,6 +52,8 @@ pub(crate) fn run(args: &FetchersArgs, settings: &Settings, out: &mut Output) ->
     for (_, spec) in selector.candidates() {
         let why = available.left_out_reason(&spec.name).and_then(|why| why.lines().next());
         let cost = costs.of(&spec.name);
+        // A server announces the size of what it sends, which is not the page after its scripts ran.
+        let median_bytes = cost.median_bytes.filter(|_| !spec.renders);
         if out.json {
             out.object(&FetcherJson {
                 name: &spec.name,
@@ -63,7 +65,7 @@ pub(crate) fn run(args: &FetchersArgs, settings: &Settings, out: &mut Output) ->
                 unavailable_reason: why,
                 attempts: cost.attempts,
                 median_ms: cost.median_ms,
-                median_bytes: cost.median_bytes,
+                median_bytes,
             })?;
             continue;
         }
@@ -77,7 +79,7 @@ pub(crate) fn run(args: &FetchersArgs, settings: &Settings, out: &mut Output) ->
                 format!("{}", spec.cost),
                 cost.attempts.to_string(),
                 known(cost.median_ms.map(|ms| format!("{ms} ms"))),
-                known(cost.median_bytes.map(|bytes| indicatif::HumanBytes(bytes).to_string())),
+                known(median_bytes.map(|bytes| indicatif::HumanBytes(bytes).to_string())),
                 why.map_or_else(|| "yes".to_owned(), |why| format!("no: {why}")),
             ],
         );

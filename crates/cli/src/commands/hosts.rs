@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
@@ -89,7 +90,12 @@ pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Output) -> Re
         return Ok(Exit::Done);
     }
     if known.is_empty() {
-        note("no host is paused, and no pace is known");
+        note(match (args.paused, wanted.is_empty()) {
+            (true, true) => "no host is paused",
+            (true, false) => "none of these hosts is paused",
+            (false, true) => "no host is paused, and no pace is known",
+            (false, false) => "nothing is known of these hosts",
+        });
         return Ok(Exit::Done);
     }
     out.line(table(&known, now))?;
@@ -137,8 +143,18 @@ fn note_network_blocks(known: &BTreeMap<String, HostState>) {
 }
 
 fn table(known: &BTreeMap<String, HostState>, now: Timestamp) -> Table {
-    let heads =
-        ["host", ">rate", ">parallel", ">limit", "window", ">next rate", "in", ">flaky", "paused for", ">by network"];
+    let heads = [
+        "host",
+        ">rate",
+        ">parallel",
+        ">limit",
+        "window",
+        ">next rate",
+        "next in",
+        ">flaky",
+        "paused for",
+        ">by network",
+    ];
     let mut table = Table::new(&heads);
     for (host, of) in known {
         let pace = of.pace.as_ref();
@@ -150,11 +166,16 @@ fn table(known: &BTreeMap<String, HostState>, now: Timestamp) -> Table {
             cell(pace.and_then(|pace| pace.limit).map(rate)),
             cell(pace.and_then(|pace| pace.ceiling).map(|(_, window)| window.to_owned())),
             cell(pace.and_then(|pace| pace.next_probe).map(|(_, next)| rate(next))),
-            cell(pace.and_then(|pace| pace.next_probe).map(|(at, _)| span(at.since(now)))),
+            cell(pace.and_then(|pace| pace.next_probe).map(|(at, _)| rest(at.since(now)))),
             cell(pace.and_then(|pace| pace.error_noise).map(|share| format!("{:.0} %", 100.0 * share))),
             cell(of.paused.as_ref().map(|paused| span(paused.paused_until.since(now)))),
             cell((of.network_blocks > 0).then(|| of.network_blocks.to_string())),
         ]);
     }
     table
+}
+
+/// Returns the time that is left.
+fn rest(left: Duration) -> String {
+    if left.as_secs() == 0 { "now".to_owned() } else { span(left) }
 }

@@ -293,13 +293,14 @@ fn print_agreement(of: &Agreement, out: &mut Output) -> Result<(), Failure> {
     ))?;
     if let (Some(table), Some(learning)) = (of.first_cost_table, of.first_cost_learning) {
         out.line(format_args!(
-            "a first request costs {table:.2} by the table and {learning:.2} by learning, in plain requests"
+            "a first request costs {table:.2} by the table and {learning:.2} by learning, in plain requests; one that does \
+             not deliver is followed by another"
         ))?;
     }
     if of.hosts.is_empty() {
         return Ok(());
     }
-    let mut table = Table::new(&["differences", "table", "learning", ">visits", ">of", ">first request cost"]);
+    let mut table = Table::new(&["differences", "table", "learning", ">visits", ">of", ">first requests only"]);
     let row = |name: String, differing: &Differing, of: u64| {
         let Differing { table, learning, visits, first_cost, .. } = differing;
         [name, table.clone(), learning.clone(), visits.to_string(), of.to_string(), format!("{first_cost:+.0}")]

@@ -153,6 +153,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
         return follow(args, settings, dir.as_deref(), tokens, out);
     }
     super::fleet::check(settings, &args.fleet)?;
+    let needs_token = !tokens.is_empty();
     let identity = if args.sign { Identity::for_clients(settings)? } else { Identity::default() };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended: Result<Arc<Journal>, Failure> = runtime.block_on(async {
@@ -173,7 +174,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
             None => server,
         };
         let listener = loading.end().await?;
-        print_address(out, address, public.as_ref())?;
+        Served { address, public: public.as_ref(), dir: journal.dir(), needs_token, is_read_only: false }.print(out)?;
         let asked = async {
             let _ = stop.changed().await;
             note("stopping: finishing open requests");
@@ -231,7 +232,7 @@ fn follow(
     runtime.block_on(async {
         let mut stop = shutdown::listen().map_err(Failure::failed)?;
         let public = PublicListener::start(args, settings, &stop).await?;
-        let listener = listen(&args.listen, &tokens, &LISTEN_HINTS).await?;
+        let (listener, needs_token) = (listen(&args.listen, &tokens, &LISTEN_HINTS).await?, !tokens.is_empty());
         let address = listener.local_addr().map_err(Failure::failed)?;
         let mut options = options(args, address);
         options.read_only = true;
@@ -262,7 +263,7 @@ fn follow(
             Server::new(parts).map_err(Failure::from)
         })?;
         let listener = loading.end().await?;
-        print_address(out, address, public.as_ref())?;
+        Served { address, public: public.as_ref(), dir: &dir, needs_token, is_read_only: true }.print(out)?;
         let asked = async {
             let _ = stop.changed().await;
             note("stopping: finishing open requests");
@@ -377,18 +378,36 @@ impl Drop for AddressFile {
     }
 }
 
-fn print_address(out: &mut Output, address: SocketAddr, public: Option<&PublicListener>) -> Result<(), Failure> {
-    let (address, url) = (address.to_string(), format!("http://{address}"));
-    let public = public.map(|public| public.address.to_string());
-    if out.json {
-        out.object(&ListeningJson { listening: &address, url: &url, public })?;
-    } else {
+/// What a server tells about itself once it listens.
+struct Served<'a> {
+    address: SocketAddr,
+    public: Option<&'a PublicListener>,
+    dir: &'a Path,
+    needs_token: bool,
+    is_read_only: bool,
+}
+
+impl Served<'_> {
+    fn print(&self, out: &mut Output) -> Result<(), Failure> {
+        let (address, url) = (self.address.to_string(), format!("http://{}", self.address));
+        let public = self.public.map(|public| public.address.to_string());
+        if out.json {
+            out.object(&ListeningJson { listening: &address, url: &url, public })?;
+            return out.flush();
+        }
         out.line(format_args!("listening on {url}"))?;
+        out.line(format_args!("  dashboard  {url}/"))?;
+        out.line(format_args!("  API        {url}/v1/ (described by {url}/openapi.json)"))?;
+        out.line(format_args!("  metrics    {url}/metrics"))?;
+        let access = if self.is_read_only { ", read only" } else { "" };
+        out.line(format_args!("  data       {}{access}", shown(self.dir)))?;
+        let token = if self.needs_token { "required" } else { "none: only this machine can connect" };
+        out.line(format_args!("  token      {token}"))?;
         if let Some(public) = public {
             out.line(format_args!("publishing on http://{public}"))?;
         }
+        out.flush()
     }
-    out.flush()
 }
 
 /// Opens the data directory for writing, loads its evidence, and builds a server. Called within a runtime.

@@ -16,6 +16,7 @@ use crate::setup::identity::Identity;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, DIM, ERROR, Output, Table};
+use crate::terminal::pace_text::took;
 use fetchwise::attempt::ErrorType;
 use fetchwise::detect::Detector;
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
@@ -115,28 +116,31 @@ async fn try_all(
         ..limits(settings, crawl_options)
     };
     let mut table = Table::new(&["fetcher", "outcome", ">status", ">size", ">time", "details"]);
+    let mut left_out = Vec::new();
     for spec in &specs {
         let tried = match made.fetchers.iter().find(|fetcher| fetcher.name() == &*spec.name) {
             Some(fetcher) => one(&**fetcher, spec, url, &limits, &detector).await,
             None => {
                 let why = available.left_out_reason(&spec.name).unwrap_or("it is unavailable");
-                not_to_be_had(spec, why)
+                unavailable(spec, why)
             }
         };
         let tried = TriedJson { url: args.url.clone(), ..tried };
         match out.json {
             true => out.object(&tried)?,
+            false if !tried.available => left_out.push(tried),
             false => show(&tried, &mut table),
         }
     }
     made.children.close().await;
+    left_out.iter().for_each(|tried| show(tried, &mut table));
     if !out.json {
         out.line(table)?;
     }
     Ok(Exit::Done)
 }
 
-fn not_to_be_had(spec: &FetcherSpec, why: &str) -> TriedJson {
+fn unavailable(spec: &FetcherSpec, why: &str) -> TriedJson {
     TriedJson {
         fetcher: spec.name.to_string(),
         error_type: Some("no_fetcher".to_owned()),
@@ -152,7 +156,7 @@ async fn one(fetcher: &dyn Fetcher, spec: &FetcherSpec, url: &Url, limits: &Limi
     let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     let tried = match fetched {
         Ok(Ok(response)) => came(&response, spec, url, detector),
-        Ok(Err(error)) if error.unavailable => not_to_be_had(spec, &error.message),
+        Ok(Err(error)) if error.unavailable => unavailable(spec, &error.message),
         Ok(Err(error)) => failed(&error),
         Err(_) => TriedJson {
             error_type: Some("timeout".to_owned()),
@@ -221,7 +225,7 @@ fn show(tried: &TriedJson, table: &mut Table) {
             outcome,
             tried.status.map_or_else(dash, |status| status.to_string()),
             if tried.success { indicatif::HumanBytes(tried.bytes).to_string() } else { dash() },
-            if tried.available { format!("{} ms", tried.duration_ms) } else { dash() },
+            if tried.available { took(Duration::from_millis(tried.duration_ms)) } else { dash() },
             what.into_iter().flatten().collect::<Vec<_>>().join(", "),
         ],
     );

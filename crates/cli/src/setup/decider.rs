@@ -11,13 +11,13 @@ use crate::parse::input::{LineError, Lines, scheme_hint, unreadable};
 use crate::setup::fetcher_availability::{BrowserArgs, FetcherAvailability};
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{CHOSEN, ERROR, Output, note, plain, styled};
+use crate::terminal::pace_text::pause;
 use fetchwise::attempt::Hint;
 use fetchwise::decision::Decision;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::url::{MAX_URL_BYTES, parse};
 use fetchwise::journal::LoadReport;
 use fetchwise::registry::{FetcherId, FetcherSet, FetcherSpec};
-use fetchwise::rfc3339;
 use fetchwise::router::{RouteError, Routed, Router};
 use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::unknown_name::UnknownName;
@@ -252,7 +252,7 @@ impl<'s> Decider<'s> {
             ),
             Decision::Paused { until, host } => {
                 let what = if host { "its host is paused" } else { "paused" };
-                format!("{} until {}", styled(ERROR, what), rfc3339::format(until))
+                format!("{} {}", styled(ERROR, what), pause(until, self.selector.now()))
             }
             Decision::GiveUp => styled(ERROR, "no fetcher is worth a try"),
             Decision::NoViableFetcher => styled(ERROR, "no viable fetcher: none gets past this host's vendor"),

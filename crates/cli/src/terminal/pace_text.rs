@@ -1,4 +1,9 @@
-//! Text forms of a host's pace.
+//! Text forms of rates, durations and times.
+
+use std::time::Duration;
+
+use fetchwise::rfc3339;
+use fetchwise::time::Timestamp;
 
 /// Returns a rate with its significant digits.
 pub(crate) fn rate(rate: f64) -> String {
@@ -10,7 +15,7 @@ pub(crate) fn rate(rate: f64) -> String {
 }
 
 /// Returns a duration in its two largest units.
-pub(crate) fn span(span: std::time::Duration) -> String {
+pub(crate) fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
         0..120 => format!("{seconds} s"),
@@ -20,6 +25,26 @@ pub(crate) fn span(span: std::time::Duration) -> String {
     }
 }
 
+/// Returns how long a request took, with its significant digits.
+pub(crate) fn took(span: Duration) -> String {
+    match span.as_secs_f64() {
+        seconds if seconds < 0.9995 => format!("{:.0} ms", 1000.0 * seconds),
+        seconds if seconds < 9.995 => format!("{seconds:.2} s"),
+        seconds => format!("{seconds:.1} s"),
+    }
+}
+
+/// Returns a time in UTC to the second.
+pub(crate) fn clock_time(at: Timestamp) -> String {
+    let text = rfc3339::format(at);
+    text.split_once('.').map_or_else(|| text.clone(), |(whole, _)| format!("{whole}Z"))
+}
+
+/// Returns the rest of a pause and its end: `for 9 min, until 2026-01-31T05:21:43Z`.
+pub(crate) fn pause(until: Timestamp, now: Timestamp) -> String {
+    format!("for {}, until {}", span(until.since(now)), clock_time(until))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,7 +52,15 @@ mod tests {
     #[test]
     fn rates_and_durations_have_their_significant_digits() {
         assert_eq!([rate(12.4), rate(2.44), rate(0.0312)], ["12/s", "2.4/s", "0.031/s"]);
-        let spans = [90, 600, 7300, 200_000].map(|seconds| span(std::time::Duration::from_secs(seconds)));
+        let spans = [90, 600, 7300, 200_000].map(|seconds| span(Duration::from_secs(seconds)));
         assert_eq!(spans, ["90 s", "10 min", "2 h 1 min", "2 days"]);
+        let times = [0, 4, 999, 1_500, 31_240].map(|ms| took(Duration::from_millis(ms)));
+        assert_eq!(times, ["0 ms", "4 ms", "999 ms", "1.50 s", "31.2 s"]);
+    }
+
+    #[test]
+    fn a_pause_has_its_rest_and_its_end_to_the_second() {
+        let now = Timestamp::from_millis(1_790_000_000_123);
+        assert_eq!(pause(now.saturating_add(Duration::from_secs(600)), now), "for 10 min, until 2026-09-21T14:23:20Z");
     }
 }

@@ -109,6 +109,37 @@ fn attempts_are_found_by_url_link_domain_time_and_outcome() {
 }
 
 #[test]
+fn the_text_of_attempts_has_heads_a_limit_and_ids_that_explain_takes() {
+    let place = TestDir::new();
+    place.import((0..60).map(|n| {
+        let mut attempt = line(&format!("https://e.org/{n}"), "playwright", Value::Null, now() - 1000 + n);
+        attempt["duration_ms"] = json!(if n == 59 { 4 } else { 31_240 });
+        attempt
+    }));
+    let ran = place.run(&["attempts"]);
+    let shown: Vec<&str> = ran.stdout.lines().collect();
+    assert!(shown[0].starts_with("begin ") && shown[0].ends_with("  url"), "{}", ran.stdout);
+    assert_eq!(shown.len(), 51, "{}", ran.stdout);
+    assert!(ran.stderr.contains("newest 50") && ran.stderr.contains("--limit"), "{}", ran.stderr);
+    assert!(shown[1].contains(" 4 ms  ") && shown[2].contains(" 31.2 s  "), "{}", ran.stdout);
+    // Heads are above their columns.
+    let column = |name: &str| shown[0].find(name).unwrap();
+    assert_eq!(shown[1].find("playwright"), Some(column("fetcher")), "{}", ran.stdout);
+    assert_eq!(shown[1].find("https://"), Some(column("url")), "{}", ran.stdout);
+    let id = place.run(&["attempts", "--json", "--limit", "1"]).one()["id"].as_str().unwrap().to_owned();
+    let short = shown[1].split_whitespace().nth(1).unwrap();
+    assert!(short.len() == 12 && id.ends_with(short), "{short} {id}");
+    assert_eq!(place.run(&["explain", "--json", "--attempt", short]).one()["attempt"]["id"], json!(id));
+    assert_eq!(place.run(&["explain", "--attempt", "0123456789ab"]).code, 1);
+    assert_eq!(place.run(&["explain", "--attempt", "12"]).code, 2);
+    let all = place.run(&["attempts", "--limit", "70"]);
+    assert_eq!((all.stdout.lines().count(), all.stderr.as_str()), (61, ""));
+    assert_eq!(place.run(&["attempts", "--json"]).json().len(), 60);
+    let misspelt = place.run(&["attempts", "--outcome", "blokced"]);
+    assert!(misspelt.stderr.contains("hint: ") && misspelt.stderr.contains("\"blocked"), "{}", misspelt.stderr);
+}
+
+#[test]
 fn hostile_text_is_shown_as_text() {
     let place = TestDir::new();
     let mut evil = line("https://e.org/a", "mine", json!("boom\u{202e}"), now() - 1000);

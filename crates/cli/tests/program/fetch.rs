@@ -105,6 +105,8 @@ fn a_pace_is_honoured_shown_and_known_to_the_next_run() {
     assert_eq!(known[1]["pace"]["lowered_reason"].as_str(), Some("429"));
     let paused = place.run(&["hosts", "--paused"]);
     assert!(paused.stdout.contains(OTHER) && !paused.stdout.contains(HOST), "{}", paused.stdout);
+    let none = place.run(&["hosts", "--paused", HOST]);
+    assert_eq!(none.stderr.trim(), "none of these hosts is paused", "its pace is known");
     let explained = place.run(&["explain", "--json", &origin.url(HOST, "/new")]).one();
     assert_eq!(explained["pace"]["rate"], known[0]["pace"]["rate"]);
     let words = place.run(&["explain", "--full", &origin.url(HOST, "/new")]).stdout;
@@ -338,6 +340,18 @@ fn concurrency_is_limited_by_the_open_files_limit() {
         Ran::from(Command::new("sh").args(["-c", &script]).env("FETCHWISE_DATA_DIR", place.data()).output().unwrap());
     assert_eq!(ran.code, 4, "{}", ran.stderr);
     assert!(ran.stderr.contains("instead of 5000") && ran.stderr.contains("256 files"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_paused_link_says_for_how_long() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::RateLimited { retry_after: "3600".to_owned(), free: 0 })]).unwrap();
+    let urls = [origin.url(HOST, "/a"), origin.url(HOST, "/a")];
+    place.run(&fetch(&[&urls[0]]));
+    let paused = place.run(&[&["fetch", "-v", &urls[1], "http://10.0.0.1/"][..], &PLAIN].concat());
+    assert!(paused.stdout.contains("; paused for 59 min, until 20"), "{}", paused.stdout);
+    let selected = place.run(&["select", &urls[1]]);
+    assert!(selected.stdout.contains("paused for 59 min, until 20"), "{}", selected.stdout);
 }
 
 #[test]
@@ -646,6 +660,7 @@ fn text_output_shows_the_results() {
     let url = origin.url(HOST, "/a");
     let ran: Ran = place.run(&[&["fetch", &url, "http://10.0.0.1/"][..], &PLAIN].concat());
     assert!(ran.stdout.contains("ok  ") && ran.stdout.contains("refused_address"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains(", 0."), "a fast page took some milliseconds: {}", ran.stdout);
     assert!(ran.stderr.contains("1 delivered, 1 failed"), "{}", ran.stderr);
 }
 

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, TestDir, lines, send_signal};
+use crate::support::{PATIENCE, TestDir, lines, send_signal, wait_for};
 
 /// Returns the body of a response by HTTP/1.0.
 fn ask(method: &str, url: &str, body: &str) -> String {
@@ -71,6 +71,19 @@ fn a_crawl_of_the_testbed_is_counted_and_submitted_pages_are_scored() {
     }
     assert!(ledger["kinds"]["cloudflare"]["blocked"].as_u64() >= Some(1));
     assert_eq!((&ledger["total"]["good"], &ledger["total"]["servable"]), (&json!(8), &json!(16)));
+}
+
+#[test]
+fn a_testbed_without_submitted_pages_says_so() {
+    let place = TestDir::new();
+    let sites = place.write("sites.toml", "[[site]]\nkind = \"static\"\n");
+    let mut testbed = place.spawn(&["testbed", "--sites", &sites, "--pages", "2"]);
+    let said = lines(testbed.stdout.take().unwrap());
+    wait_for(&said, "ledger  http://");
+    send_signal(&testbed, "-TERM");
+    wait_for(&said, "0 of 2 available pages");
+    wait_for(&said, "no page was submitted");
+    assert!(testbed.wait().unwrap().success());
 }
 
 #[test]

@@ -71,6 +71,13 @@ fn request_costs_are_learned_from_attempts() {
     let rows = place.run(&["fetchers", "--no-browser", "--json"]).json();
     let row = by_name(&rows, "name", "direct_access");
     assert_eq!((&row["attempts"], &row["median_ms"], &row["median_bytes"]), (&json!(5), &json!(300), &json!(3000)));
+    // The length that a server announces is not that of the rendered page.
+    place.import([json!({"url": "https://example.org/app", "fetcher": "playwright", "success": true,
+        "attempted_at": "2026-01-01T00:00:00Z", "duration_ms": 900, "http_status": 200,
+        "response_headers": {"content-length": "202"}})]);
+    let rows = place.run(&["fetchers", "--no-browser", "--json"]).json();
+    let row = by_name(&rows, "name", "playwright");
+    assert_eq!((&row["median_ms"], &row["median_bytes"]), (&json!(900), &Value::Null));
 }
 
 #[test]
@@ -139,6 +146,20 @@ fn a_blocked_page_comes_from_the_configured_archive_with_its_date() {
     let text = place.run(&["try", "--config", "c.toml", &url]).stdout;
     assert!(text.contains("blocked_403") && text.contains("127.0.0.32's copy of 2010-01-01"), "{text}");
     assert_eq!(place.run(&["export"]).json().len(), attempts.len(), "a try records nothing");
+}
+
+#[test]
+fn try_shows_unavailable_fetchers_last() {
+    let place = TestDir::new();
+    let origin = Origin::start([(SITE, Site::Static)]).unwrap();
+    place.write(
+        "c.toml",
+        "[network]\nallow_private = true\n[[fetcher]]\nname = 'mine'\ncost = 0.5\ncommand = ['no-such-program-here']\n\
+         [[fetcher]]\nname = 'direct_access'\n",
+    );
+    let text = place.run(&["try", "--config", "c.toml", &origin.url(SITE, "/a")]).stdout;
+    let first: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(first, ["fetcher", "direct_access", "mine"], "{text}");
 }
 
 #[test]

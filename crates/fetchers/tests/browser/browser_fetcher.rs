@@ -28,13 +28,13 @@ use fetchwise_testsite::poll::until;
 
 use crate::chromium;
 
-type Reply = hyper::Response<BoxBody<Bytes, Infallible>>;
+pub(super) type Reply = hyper::Response<BoxBody<Bytes, Infallible>>;
 
 /// A requested path, and the headers of the request.
 type SeenRequest = (String, HashMap<String, String>);
 
 /// A web site on loopback that counts its connections and records its requests.
-struct Site {
+pub(super) struct Site {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
     requests: Arc<Mutex<Vec<SeenRequest>>>,
@@ -76,20 +76,20 @@ impl Site {
         Self { address, connections, requests }
     }
 
-    async fn new(respond: impl Fn(String) -> Reply + Clone + Send + Sync + 'static) -> Self {
+    pub(super) async fn new(respond: impl Fn(String) -> Reply + Clone + Send + Sync + 'static) -> Self {
         Self::on("127.0.0.1", respond).await
     }
 
-    fn url(&self, path: &str) -> Url {
+    pub(super) fn url(&self, path: &str) -> Url {
         Url::parse(&format!("http://{}{path}", self.address)).unwrap()
     }
 
-    fn requests_of(&self, path: &str) -> usize {
+    pub(super) fn requests_of(&self, path: &str) -> usize {
         self.requests.lock().unwrap().iter().filter(|(p, _)| p == path).count()
     }
 }
 
-fn reply(status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Reply {
+pub(super) fn reply(status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Reply {
     let mut builder = hyper::Response::builder().status(status);
     for (name, value) in headers {
         builder = builder.header(*name, *value);
@@ -97,7 +97,7 @@ fn reply(status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Reply
     builder.body(Full::new(body.into()).boxed()).unwrap()
 }
 
-fn html(body: impl Into<Bytes>) -> Reply {
+pub(super) fn html(body: impl Into<Bytes>) -> Reply {
     reply(200, &[("content-type", "text/html; charset=utf-8")], body)
 }
 
@@ -110,11 +110,11 @@ fn whole(response: &Response) -> Vec<u8> {
 }
 
 /// Returns a browser that may reach only 127.0.0.0/24, or `None` without a Chromium.
-fn browser() -> Option<BrowserFetcher> {
+pub(super) fn browser() -> Option<BrowserFetcher> {
     browser_with(BrowserOptions::default())
 }
 
-fn browser_with(options: BrowserOptions) -> Option<BrowserFetcher> {
+pub(super) fn browser_with(options: BrowserOptions) -> Option<BrowserFetcher> {
     let program = chromium()?;
     let guard = AddressGuard::new([parse_network("127.0.0.0/24").unwrap()], false);
     Some(BrowserFetcher::new(program, options, Dialer::with_resolver(guard, Arc::new(Names))).unwrap())
@@ -163,24 +163,24 @@ async fn self_signed_server() -> SocketAddr {
     address
 }
 
-async fn get(browser: &BrowserFetcher, url: &Url, limits: &Limits) -> Result<Response, FetchError> {
+pub(super) async fn get(browser: &BrowserFetcher, url: &Url, limits: &Limits) -> Result<Response, FetchError> {
     let bound = limits.deadline + Duration::from_secs(5);
     let fetch = browser.fetch(Request::new(url, limits));
     tokio::time::timeout(bound, fetch).await.expect("the fetcher exceeded its deadline by 5 s")
 }
 
-fn seconds(deadline: u64) -> Limits {
+pub(super) fn seconds(deadline: u64) -> Limits {
     Limits { deadline: Duration::from_secs(deadline), ..Limits::default() }
 }
 
-fn text(response: &Response) -> String {
+pub(super) fn text(response: &Response) -> String {
     String::from_utf8(response.body.head().to_vec()).unwrap()
 }
 
 /// Runs a test with a timeout, and closes the browser at its end.
 ///
 /// Fails if a browser looked up a name that no test uses: Chromium must not make requests itself.
-async fn bounded<F: Future<Output = ()>>(browser: &BrowserFetcher, test: F) {
+pub(super) async fn bounded<F: Future<Output = ()>>(browser: &BrowserFetcher, test: F) {
     tokio::time::timeout(Duration::from_secs(240), test).await.expect("the test hangs");
     browser.close().await;
     assert!(UNKNOWN_NAMES.lock().unwrap().is_empty(), "{UNKNOWN_NAMES:?}");
@@ -654,7 +654,7 @@ fn kill(pid: u32) {
 }
 
 /// Returns the descendants of `pid` whose command line contains `part`.
-fn descendants(pid: u32, part: &str) -> Vec<u32> {
+pub(super) fn descendants(pid: u32, part: &str) -> Vec<u32> {
     let mut parents = HashMap::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Some(child) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else { continue };

@@ -6,6 +6,7 @@
 mod browser_fetcher;
 mod pipeline;
 mod remote;
+mod settling;
 mod signatures;
 #[path = "../common/signed.rs"]
 mod signed;

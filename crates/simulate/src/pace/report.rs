@@ -83,7 +83,9 @@ pub fn pace_table(reports: &[PaceReport]) -> String {
         let pacers = distinct(reports, |report| &*report.pacer);
         let _ = writeln!(
             out,
-            "{world}\n{:14} {:>6} {:>9} {:>8} {:>10} {:>8} {:>8}",
+            "{world}: pages as a share of the best constant pace, refused requests per thousand, closures of the limiter per \
+             hour,\nminutes to 80 % of the best pace, latency as a multiple of the quiet host's, share of the first ten \
+             minutes\n{:14} {:>6} {:>9} {:>8} {:>10} {:>8} {:>8}",
             "pacer", "share", "blocked/k", "trips/h", "converged", "slower", "early"
         );
         for pacer in &pacers {
@@ -99,7 +101,7 @@ pub fn pace_table(reports: &[PaceReport]) -> String {
                 mean(&|r| r.early_share),
             );
         }
-        let _ = write!(out, "\n{:14}", "share, blocked");
+        let _ = write!(out, "\n{:14}", "by class");
         for pacer in &pacers {
             let _ = write!(out, " {pacer:>18}");
         }

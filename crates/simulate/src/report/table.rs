@@ -27,7 +27,9 @@ pub fn table(reports: &[PolicyReport]) -> String {
     let mean = |policy: &str| mean_regret(reports, &worlds, policy).unwrap_or(f64::INFINITY);
     policies.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
     let first = policies.iter().map(|policy| policy.len()).max().unwrap_or(0).max("policy".len());
-    let mut out = format!("{:first$}", "policy");
+    let mut out =
+        String::from("regret: cost and lost pages per URL beyond the best choice, in plain requests; less is better\n");
+    let _ = write!(out, "{:first$}", "policy");
     for world in &worlds {
         let _ = write!(out, "  {:>width$}", world, width = world.len().max(7));
     }

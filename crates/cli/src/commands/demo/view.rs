@@ -10,7 +10,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Axis, Block, BorderType, Chart, Dataset, GraphType, Padding, Paragraph};
+use ratatui::widgets::{Axis, Block, BorderType, Chart, Dataset, GraphType, Padding, Paragraph, Wrap};
 
 use fetchwise::decision::Source;
 
@@ -285,7 +285,7 @@ fn news(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
         })
         .collect();
     frame.render_widget(block, area);
-    frame.render_widget(Paragraph::new(lines), inside);
+    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: true }), inside);
 }
 
 #[cfg(test)]
@@ -332,6 +332,16 @@ mod tests {
             ["direct  ▰▰▰▰▰▰▰▰▱▱ 0.80", "paused, 99 s left", "library: learned, direct from now on", "round 1/48"]
         {
             assert!(picture.contains(text), "{text}\n{picture}");
+        }
+    }
+
+    #[test]
+    fn a_long_line_of_news_is_wrapped() {
+        let mut model = model();
+        model.tell("mill: rate limit hit; from now on at most 3.9/s, over a window of ten seconds".to_owned());
+        let picture = drawn(&model, 80, 40);
+        for word in ["mill: rate limit hit;", "seconds"] {
+            assert!(picture.contains(word), "{word}\n{picture}");
         }
     }
 

@@ -1,8 +1,14 @@
 //! Past decisions for `explain`: the records that the evidence is rebuilt from, and the recorded attempt.
 
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::str::FromStr;
+
 use serde::Serialize;
 use uuid::Uuid;
 
+use crate::commands::attempts::SHORT_ID;
 use crate::setup::decider::ContextArgs;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
@@ -10,7 +16,7 @@ use crate::terminal::output::{CHOSEN, DIM, ERROR, HEADING, Output, Table, note, 
 use fetchwise::attempt::json::AttemptJson;
 use fetchwise::attempt::{Attempt, Hint};
 use fetchwise::decision::{Rule, Source};
-use fetchwise::journal::{self, AsOf, LoadReport};
+use fetchwise::journal::{self, AsOf, AttemptQuery, JournalError, LoadReport, Order};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
@@ -38,6 +44,55 @@ pub(crate) struct HistoricalDecisionJson<'a> {
     fetch: Vec<AttemptJson<'a>>,
 }
 
+/// The name of an attempt: its id, or the digits of it that `attempts` shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AttemptId {
+    Whole(Uuid),
+    /// The last digits, in lower case.
+    End(String),
+}
+
+impl FromStr for AttemptId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.len() == SHORT_ID && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Ok(Self::End(text.to_ascii_lowercase()));
+        }
+        let expected =
+            format!("expected an id, or the last {SHORT_ID} digits of it, as `fetchwise attempts` shows them");
+        Uuid::from_str(text).map(Self::Whole).map_err(|_| expected)
+    }
+}
+
+impl fmt::Display for AttemptId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(id) => id.fmt(f),
+            Self::End(end) => f.write_str(end),
+        }
+    }
+}
+
+impl AttemptId {
+    /// Returns the newest attempt of this name, with its position in the log.
+    fn find(&self, dir: &Path) -> Result<Option<(u64, Attempt)>, JournalError> {
+        let end = match self {
+            Self::Whole(id) => return journal::attempt(dir, *id),
+            Self::End(end) => end,
+        };
+        let mut found = None;
+        journal::attempts(dir, &AttemptQuery::default(), Order::NewestFirst, None, |seq, attempt| {
+            if !attempt.id.simple().to_string().ends_with(end.as_str()) {
+                return ControlFlow::Continue(());
+            }
+            found = Some((seq, attempt));
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    }
+}
+
 /// A recorded attempt, its position in the log, and the attempts of its fetch.
 pub(crate) struct HistoricalDecision {
     seq: u64,
@@ -47,9 +102,9 @@ pub(crate) struct HistoricalDecision {
 
 impl HistoricalDecision {
     /// Finds an attempt in the log.
-    pub(crate) fn find(settings: &Settings, id: Uuid) -> Result<Self, Failure> {
+    pub(crate) fn find(settings: &Settings, id: &AttemptId) -> Result<Self, Failure> {
         let dir = settings.existing_dir()?;
-        let Some(found) = journal::attempt(&dir, id)? else {
+        let Some(found) = id.find(&dir)? else {
             let advice = match journal::maintenance::cutoff(&dir)? {
                 Some(cutoff) => format!(
                     "attempts before {} were compacted away; `fetchwise attempts` lists the others",

@@ -5,10 +5,9 @@ mod reasons;
 pub(crate) mod text;
 use clap::Args;
 use serde::Serialize;
-use uuid::Uuid;
 
 use crate::commands::explain::historical::{
-    HistoricalDecision, HistoricalDecisionJson, RebuiltJson, rebuilt_json, show_rebuilt,
+    AttemptId, HistoricalDecision, HistoricalDecisionJson, RebuiltJson, rebuilt_json, show_rebuilt,
 };
 use crate::commands::explain::text::{counterfactual, index, measured_cost, tag_lines};
 use crate::parse::time_arg::{TimeArg, parse_time_arg};
@@ -37,9 +36,10 @@ pub(crate) struct ExplainArgs {
     /// Use the evidence and pauses of this time: a time, a day or an age (2h, 7d)
     #[arg(long, value_name = "TIME", value_parser = parse_time_arg)]
     pub(crate) at: Option<TimeArg>,
-    /// Show the recorded decision behind this attempt, and what was known at that moment
+    /// Show the recorded decision behind this attempt, by its id or the last twelve digits of it, and what was known at
+    /// that moment
     #[arg(long, value_name = "ID", conflicts_with_all = ["url", "at", "last_failure", "tried", "fetcher"])]
-    pub(crate) attempt: Option<Uuid>,
+    pub(crate) attempt: Option<AttemptId>,
     /// Show the evidence, every candidate and each step of the score
     #[arg(long)]
     pub(crate) full: bool,
@@ -62,7 +62,7 @@ struct ExplainedJson<'a> {
 
 /// Runs the command.
 pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
-    if let Some(id) = args.attempt {
+    if let Some(id) = &args.attempt {
         let then = HistoricalDecision::find(settings, id)?;
         let settings = then.settings(settings);
         let decider = Decider::new(&settings, &then.context(&args.context))?.for_link(then.link());

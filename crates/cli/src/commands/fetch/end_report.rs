@@ -10,8 +10,7 @@ use crate::commands::fetch::cost_report::{Alternative, CostReport};
 use crate::commands::fetch::result_text::requests;
 use crate::commands::fetch::totals::{HostTotals, Totals};
 use crate::terminal::output::{Table, percent, plain};
-use crate::terminal::pace_text::span;
-use fetchwise::rfc3339;
+use crate::terminal::pace_text::pause;
 use fetchwise::time::Timestamp;
 
 /// The number of hosts that the report names.
@@ -81,9 +80,8 @@ impl EndReport {
         let more = totals.paused_hosts.names().len().saturating_sub(NAMED_HOSTS);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let urls = if totals.paused == 1 { "URL is" } else { "URLs are" };
-        let (left, at) = (span(until.since(self.now)), rfc3339::format(until));
-        let at = at.split('.').next().unwrap_or(&at).to_owned() + "Z";
-        Some(format!("{} {urls} paused for {left}, until {at}: {}{more}", HumanCount(totals.paused), hosts.join(", ")))
+        let pause = pause(until, self.now);
+        Some(format!("{} {urls} paused {pause}: {}{more}", HumanCount(totals.paused), hosts.join(", ")))
     }
 
     /// Returns the command that fetches what is left.

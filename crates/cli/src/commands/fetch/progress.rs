@@ -17,6 +17,36 @@ const RATE_WINDOW: Duration = Duration::from_secs(15);
 /// The width of the bar on a wide terminal.
 const BAR_WIDTH: usize = 30;
 
+/// The interval of status lines without a terminal.
+const STATUS_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The times of status lines.
+#[derive(Debug)]
+pub(super) struct StatusTimer {
+    last: Instant,
+}
+
+impl StatusTimer {
+    /// Returns a timer whose first line is due an interval after `now`.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { last: now }
+    }
+
+    /// Returns whether a line is due.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        now.duration_since(self.last) >= STATUS_INTERVAL
+    }
+
+    /// Returns whether a line is due, and starts the next interval if so.
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        let is_due = self.is_due(now);
+        if is_due {
+            self.last = now;
+        }
+        is_due
+    }
+}
+
 /// The numbers behind the text.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
@@ -131,6 +161,19 @@ mod tests {
         for width in [79, 59, 40, 20] {
             assert!(progress.lines(&totals, width, true)[0].chars().count() <= width.max(30), "{width}");
         }
+    }
+
+    #[test]
+    fn a_status_line_is_due_once_a_minute() {
+        let begun = Instant::now();
+        let mut timer = StatusTimer::new(begun);
+        // A run looks at the timer four times per second.
+        let seconds = |quarter: u64| Duration::from_millis(250 * quarter);
+        let due: Vec<u64> = (0..=4 * 200).filter(|quarter| timer.take(begun + seconds(*quarter))).collect();
+        assert_eq!(due, [240, 480, 720]);
+        // A run that was stopped for a while catches up with one line.
+        assert!(timer.is_due(begun + seconds(4 * 3600)) && timer.take(begun + seconds(4 * 3600)));
+        assert!(!timer.take(begun + seconds(4 * 3600 + 239)));
     }
 
     #[test]

@@ -5,13 +5,13 @@
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::commands::fetch::end_report::EndReport;
 use crate::commands::fetch::eta::RemainingTime;
 use crate::commands::fetch::hints;
 use crate::commands::fetch::input_position::InputPosition;
-use crate::commands::fetch::progress::Progress;
+use crate::commands::fetch::progress::{Progress, StatusTimer};
 use crate::commands::fetch::result_json::{ReportJson, shown_url};
 use crate::commands::fetch::result_text::text;
 use crate::commands::fetch::totals::Totals;
@@ -20,11 +20,10 @@ use crate::terminal::live_region::{LiveRegion, is_utf8};
 use crate::terminal::output::{DIM, ERROR, Output, note_styled, plain, styled};
 use crate::terminal::pace_text::span;
 use fetchwise::pipeline::{CrawlDelayCut, Report};
+use fetchwise::time::Timestamp;
 
 /// The error type of an invalid line of input.
 const INVALID_LINE: &str = "invalid_line";
-/// The interval of status lines without a terminal.
-const STATUS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Which results get a line of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +53,7 @@ pub(super) struct ResultDisplay<'o> {
     options: DisplayOptions,
     begun: Instant,
     progress: Progress,
-    last_status: Instant,
+    status: StatusTimer,
     /// Hints that were printed: each is printed once.
     hints: HashSet<String>,
     pub(super) sum: Totals,
@@ -79,14 +78,20 @@ impl<'o> ResultDisplay<'o> {
             options,
             begun: now,
             progress: Progress::new(total),
-            last_status: now,
+            status: StatusTimer::new(now),
             hints: HashSet::new(),
             sum: Totals::default(),
         }
     }
 
     /// Prints a result.
-    pub(super) fn report(&mut self, place: InputPosition, id: Option<&str>, report: &Report) -> Result<(), Failure> {
+    pub(super) fn report(
+        &mut self,
+        place: InputPosition,
+        id: Option<&str>,
+        report: &Report,
+        now: Timestamp,
+    ) -> Result<(), Failure> {
         self.sum.add(report);
         if self.out.json {
             self.out.object(&ReportJson::new(Some(place), id, report))?;
@@ -97,7 +102,7 @@ impl<'o> ResultDisplay<'o> {
                 Lines::All => true,
             };
             if is_shown {
-                self.line(text(place, &shown_url(report), report))?;
+                self.line(text(place, &shown_url(report), report, now))?;
             }
             if let Some(hint) = hints::hint(report).filter(|_| self.lines != Lines::None)
                 && self.hints.insert(hint.clone())
@@ -214,7 +219,7 @@ impl<'o> ResultDisplay<'o> {
 
     /// Returns whether the remaining time is shown.
     pub(super) fn shows_progress(&self) -> bool {
-        self.region.is_visible() || self.options.is_list && self.last_status.elapsed() >= STATUS_INTERVAL
+        self.region.is_visible() || self.options.is_list && self.status.is_due(Instant::now())
     }
 
     /// Updates the progress: the live region, or a status line per minute.
@@ -222,11 +227,11 @@ impl<'o> ResultDisplay<'o> {
         (self.progress.remaining, self.progress.waiting) = (remaining, waiting);
         let sum = &self.sum;
         let finished = sum.delivered + sum.missing + sum.not_delivered();
-        self.progress.measure(finished, Instant::now());
+        let now = Instant::now();
+        self.progress.measure(finished, now);
         if self.region.is_visible() {
             self.region.draw(&self.progress.lines(sum, self.region.width(), self.is_utf8));
-        } else if self.lines != Lines::None && self.last_status.elapsed() >= STATUS_INTERVAL {
-            self.last_status = Instant::now();
+        } else if self.lines != Lines::None && self.status.take(now) {
             note_styled(self.progress.status(sum));
         }
     }

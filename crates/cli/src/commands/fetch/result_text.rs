@@ -4,12 +4,13 @@ use indicatif::HumanBytes;
 
 use crate::commands::fetch::input_position::InputPosition;
 use crate::terminal::output::{CHOSEN, DIM, ERROR, plain, styled};
+use crate::terminal::pace_text::{pause, took};
 use fetchwise::decision::Source;
 use fetchwise::pipeline::Report;
-use fetchwise::rfc3339;
+use fetchwise::time::Timestamp;
 
-/// Returns a result as text.
-pub(super) fn text(place: InputPosition, url: &str, report: &Report) -> String {
+/// Returns a result as text at `now`.
+pub(super) fn text(place: InputPosition, url: &str, report: &Report, now: Timestamp) -> String {
     let source = report.source.map_or("-", Source::name);
     let line = match place {
         InputPosition::Line(line) => format!("line {line}, "),
@@ -31,7 +32,7 @@ pub(super) fn text(place: InputPosition, url: &str, report: &Report) -> String {
         });
         let unchanged = if report.not_modified { ", not modified" } else { "" };
         let how = format!("{how}{}{unchanged}", copy.unwrap_or_default());
-        let tail = styled(DIM, format_args!("({how}, {bytes}, {:.2} s)", report.duration.as_secs_f64()));
+        let tail = styled(DIM, format_args!("({how}, {bytes}, {})", took(report.duration)));
         return format!("{}  {}{}  {tail}", styled(CHOSEN, "ok"), plain(url), file.unwrap_or_default());
     }
     let error_type = report.error_type.unwrap_or("failed");
@@ -44,7 +45,7 @@ pub(super) fn text(place: InputPosition, url: &str, report: &Report) -> String {
         }
     });
     let message = message.unwrap_or_default();
-    let until = report.paused_until.map(|until| format!("; paused until {}", rfc3339::format(until)));
+    let until = report.paused_until.map(|until| format!("; paused {}", pause(until, now)));
     let tail = styled(DIM, format_args!("({how})"));
     format!("{}  {}{message}{}  {tail}", styled(ERROR, error_type), plain(url), until.unwrap_or_default())
 }

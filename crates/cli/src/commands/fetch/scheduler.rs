@@ -506,10 +506,11 @@ impl Scheduler<'_> {
                     response.body.reader().read_to_end(&mut body).map_err(Failure::failed)?;
                     self.show.page(&body)?;
                 }
-                self.show.report(*place, link.id.as_deref(), report)?;
+                let now = self.pipeline.selector().now();
+                self.show.report(*place, link.id.as_deref(), report, now)?;
                 match place {
                     InputPosition::Queue { number, .. } => self.feed.written(*number),
-                    _ => self.resume.note(link, report, self.pipeline.selector().now()),
+                    _ => self.resume.note(link, report, now),
                 }
                 Ok(())
             }

@@ -86,10 +86,12 @@ pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Output) -> 
         if !args.dry_run {
             out.line(format_args!("snapshot  {}", bytes(done.snapshot_bytes)))?;
         }
-        out.line(format_args!(
-            "attempts before {cutoff} are removed; {} of the removed ones were forgotten",
-            done.forgotten
-        ))?;
+        let removed = if args.dry_run { "would be removed" } else { "were removed" };
+        let forgotten = match done.forgotten {
+            0 => String::new(),
+            count => format!(", {count} of them because they were forgotten"),
+        };
+        out.line(format_args!("attempts before {cutoff} {removed}{forgotten}"))?;
     }
     if done.writer_active {
         note("fetchwise: a crawler is running: the segment that it writes was not compacted");

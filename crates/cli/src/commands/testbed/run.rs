@@ -132,8 +132,12 @@ fn show(ledger: &Ledger, out: &mut Output) -> Result<(), Failure> {
          costs {RENDER_COST})",
         ledger.total.good, ledger.total.servable
     ))?;
-    match ledger.unlisted {
-        0 => Ok(()),
-        unlisted => out.line(format_args!("{unlisted} submitted pages are not on the list")),
+    if ledger.unlisted > 0 {
+        out.line(format_args!("{} submitted pages are not on the list", ledger.unlisted))?;
     }
+    // A crawler that delivered everything and submitted nothing looks as if it had failed.
+    if ledger.total.good + ledger.total.wrong + ledger.unlisted == 0 {
+        out.line("no page was submitted, so none counts as good: docs/guides/testbed.md shows how to submit those of `fetch --out`")?;
+    }
+    Ok(())
 }

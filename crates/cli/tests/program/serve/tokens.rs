@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::server::{Server, ask_at, program};
+use crate::support::{TestDir, lines, wait_for};
 
 #[test]
 fn a_token_keeps_other_clients_out() {
@@ -37,6 +38,26 @@ fn a_new_token_is_printed_once_and_its_hash_is_stored() {
     let server = Server::start_in(dir, &["--token-file", "tokens.txt"], &[("FETCHWISE_TOKEN", &token)]);
     assert_eq!(server.get("/v1/stats").status, 200);
     assert_eq!(ask_at(server.address, None, "GET", "/v1/stats", b"").unwrap().status, 401);
+}
+
+#[test]
+fn a_server_says_what_is_at_its_address_and_who_may_use_it() {
+    for (token, want) in [(None, "none: only this machine"), (Some("a-long-secret-of-ours"), "required")] {
+        let place = TestDir::new();
+        let mut command = place.command(&["serve", "--listen", "127.0.0.1:0"]);
+        if let Some(token) = token {
+            command.env("FETCHWISE_TOKEN", token);
+        }
+        let mut server = command.spawn().unwrap();
+        let said = lines(server.stdout.take().unwrap());
+        let url = wait_for(&said, "listening on ").replacen("listening on ", "", 1);
+        let shown = ["dashboard", "API", "metrics", "data", "token"].map(|what| wait_for(&said, what));
+        server.kill().unwrap();
+        server.wait().unwrap();
+        assert!(shown[0].ends_with(&format!("{url}/")) && shown[2].ends_with(&format!("{url}/metrics")), "{shown:?}");
+        assert!(shown[1].contains("/openapi.json"), "{shown:?}");
+        assert!(shown[3].contains(place.data().to_str().unwrap()) && shown[4].contains(want), "{shown:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,127 @@
+//! When a page counts as settled, and a renderer that gets no processor time, with the real Chromium.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::fetch::address_guard::AddressGuard;
+use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
+use fetchwise::fetch::dial::Dialer;
+use fetchwise::pipeline::{Link, Pipeline};
+use fetchwise::registry::FetcherSpec;
+use fetchwise::selector::{SelectContext, Selector, VisitSettings};
+use fetchwise_testsite::poll::until;
+
+use crate::browser_fetcher::{Site, bounded, browser, browser_with, descendants, get, html, reply, seconds, text};
+use crate::chromium;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_whose_scripts_come_or_run_late_is_waited_for() {
+    let site = Site::new(|path| match path.as_str() {
+        // Two and a half seconds after the load event, which is longer than any wait for a quiet network.
+        "/loads-late" => html(
+            "<p id=x>loading</p><script>addEventListener('load', () => setTimeout(() => { \
+             const script = document.createElement('script'); script.src = '/slow/2500'; document.head.append(script) \
+             }, 100))</script>",
+        ),
+        "/slow/2500" => {
+            reply(200, &[("content-type", "text/javascript")], "document.getElementById('x').textContent = 'arrived'")
+        }
+        // Its network is quiet all the time: only the main thread shows that it is not done.
+        "/runs-late" => html(
+            "<p id=x>loading</p><script>const block = () => { const end = performance.now() + 900; \
+             while (performance.now() < end); }; addEventListener('load', () => setTimeout(() => { block(); \
+             setTimeout(() => { block(); setTimeout(() => { block(); x.textContent = 'arrived' }, 0) }, 0) }, 100)) \
+             </script>",
+        ),
+        _ => reply(404, &[], ""),
+    })
+    .await;
+    let Some(browser) = browser() else { return };
+    bounded(&browser, async {
+        for path in ["/loads-late", "/runs-late"] {
+            let page = text(&get(&browser, &site.url(path), &seconds(40)).await.unwrap());
+            assert!(page.contains("<p id=\"x\">arrived</p>"), "{path}: {page}");
+        }
+    })
+    .await;
+}
+
+/// A page that opens a socket to `/ready` when it has loaded and its network is quiet: no request of a page is a socket.
+const READY: &str = "<title>The harbour</title><h1>The harbour</h1><p>here</p>\
+    <p>The ferry leaves the harbour at seven in the morning and comes back at noon. It carries mail, bread and people \
+    who work on the island. In winter it leaves an hour later, because the ice has to be broken first.</p>\
+    <p>The harbour was built in three years, by men from the villages around it. Most of the stones came from the hill \
+    behind the church, and the rest by ship. Its lamp was lit for the first time on a night of storm, and the keeper \
+    wrote down each ship that came in.</p><script>addEventListener('load', () => setTimeout(() => \
+    new WebSocket('ws://' + location.host + '/ready'), 100))</script>";
+
+/// Returns options that give a test time to stop the renderer before the page is read.
+fn patient() -> BrowserOptions {
+    BrowserOptions { quiet: Duration::from_secs(2), max_settle: Duration::from_secs(6), ..BrowserOptions::default() }
+}
+
+/// Stops the renderers of a browser, and returns their ids.
+#[cfg(target_os = "linux")]
+async fn stop_renderers(browser: &BrowserFetcher) -> Vec<String> {
+    let renderers = descendants(browser.pid().await.unwrap(), "--type=renderer");
+    let renderers: Vec<String> = renderers.iter().map(u32::to_string).collect();
+    assert!(std::process::Command::new("kill").arg("-STOP").args(&renderers).status().unwrap().success());
+    renderers
+}
+
+/// Lets stopped renderers run again. The one of a closed tab has ended meanwhile.
+#[cfg(target_os = "linux")]
+fn resume(renderers: &[String]) {
+    let _ = std::process::Command::new("kill").arg("-CONT").args(renderers).output().unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renderer_without_processor_time_is_a_local_fault() {
+    let site = Site::new(|_| html(READY)).await;
+    let Some(browser) = browser_with(patient()) else { return };
+    bounded(&browser, async {
+        let (limits, url) = (seconds(60), site.url("/"));
+        let stop = async {
+            until("the page did not load", || site.requests_of("/ready") == 1).await;
+            stop_renderers(&browser).await
+        };
+        let (result, renderers) = tokio::join!(get(&browser, &url, &limits), stop);
+        resume(&renderers);
+        let error = result.unwrap_err();
+        assert_eq!((error.kind, error.local), (ErrorKind::LocalFault, true), "{error}");
+        assert!(error.message.contains("no processor time"), "{error}");
+        assert!(text(&get(&browser, &url, &limits).await.unwrap()).contains("<p>here</p>"));
+    })
+    .await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renderer_without_processor_time_is_no_failure_of_its_fetcher() {
+    let site = Site::new(|_| html(READY)).await;
+    let Some(program) = chromium() else { return };
+    let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
+    let browser = Arc::new(BrowserFetcher::new(program, patient(), Dialer::new(guard)).unwrap());
+    let visits = VisitSettings { deadline: Duration::from_secs(60), ..VisitSettings::default() };
+    let selector = Selector::builder().fetcher(FetcherSpec::by_name("playwright")).visits(visits).build().unwrap();
+    let selector = Arc::new(selector);
+    let pipeline = Pipeline::builder(Arc::clone(&selector)).fetcher(Arc::clone(&browser) as _).build().unwrap();
+    let link = Link::new(site.url("/").to_string());
+    bounded(&browser, async {
+        let stop = async {
+            until("the page did not load", || site.requests_of("/ready") == 1).await;
+            let renderers = stop_renderers(&browser).await;
+            until("the page was not requested again", || site.requests_of("/") == 2).await;
+            resume(&renderers);
+        };
+        let (report, ()) = tokio::join!(pipeline.fetch(&link), stop);
+        assert!(report.success, "{report:?}");
+        assert_eq!(report.requests, 1, "the fault is no attempt: {report:?}");
+        let known = selector.explain(&site.url("/"), &SelectContext::default()).unwrap();
+        let known = known.candidates.iter().find(|candidate| candidate.fetcher == "playwright").unwrap();
+        assert!(known.domain_attempts > 0.9 && known.domain_attempts < 1.1, "{known:?}");
+    })
+    .await;
+}
