@@ -112,6 +112,18 @@ impl Config {
         if let Some(name) = identity.name.as_ref().filter(|name| !is_token(name)) {
             bad("name", name, "expected 1 to 64 letters, digits, - or _, such as \"ExampleBot\"");
         }
+        let is_host =
+            |name: &str| Url::parse(&format!("https://{name}/")).is_ok_and(|url| url.host_str() == Some(name));
+        for (name, host) in &identity.hosts {
+            if !is_host(name) {
+                let expected = "expected a host, such as \"shop.example\", in lower case".to_owned();
+                found.bad(&["identity", "host", name], format!("{name:?}"), expected);
+            }
+            if host.headers_env.as_ref().is_some_and(String::is_empty) {
+                let expected = "expected the name of a variable".to_owned();
+                found.bad(&["identity", "host", name, "headers_env"], "\"\"".to_owned(), expected);
+            }
+        }
     }
 
     fn check_log(&self, found: &mut InvalidValues) {

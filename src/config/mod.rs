@@ -27,9 +27,9 @@ pub use router_table::{LearnedRoute, TableWarnings, learned_table, load_route_ta
 pub use secret::{Secret, without_password};
 pub use sections::{
     BackoffConfig, BrowserConfig, CacheConfig, ConsentConfig, DetectConfig, DurabilityName, FetcherConfig, FleetConfig,
-    FleetScope, HttpConfig, IdentityConfig, ImportanceConfig, ImportanceMode, LogConfig, NetworkConfig, PriorConfig,
-    RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp, SigningBrowserScope, SigningCoverage, SigningForm,
-    SigningMode,
+    FleetScope, HttpConfig, IdentityConfig, IdentityHostConfig, ImportanceConfig, ImportanceMode, LogConfig,
+    NetworkConfig, PriorConfig, RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp, SigningBrowserScope,
+    SigningCoverage, SigningForm, SigningMode,
 };
 pub use sections::{PaceConfig, PaceHostConfig};
 pub use value::{CompactThreshold, CostConfig};
@@ -183,6 +183,11 @@ mod tests {
             ("[identity]\nagent = 'http://b'", "line 2: invalid identity.agent \"http://b\": expected an https origin"),
             ("[identity]\nname = 'My Bot'", "line 2: invalid identity.name \"My Bot\": expected 1 to 64 letters"),
             ("[identity]\nabout = 'me'", "line 2: invalid identity.about \"me\": expected an http or https URL"),
+            (
+                "[identity.host.'https://x.org']\nheaders_env = 'X'",
+                "line 1: invalid identity.host.https://x.org \"https://x.org\": expected a host, such as \"shop.example\"",
+            ),
+            ("[identity.host.'x.org']\nheaders_env = ''", "line 2: invalid identity.host.x.org.headers_env \"\""),
             ("\nhalf_life_days = 3", "c.toml, line 2: invalid half_life_days 3.0: expected 7 to 365"),
             ("half_life_days = nan", "line 1: invalid half_life_days NaN"),
             ("[scoring]\npage_value = 1\nsuccess_discount = 1.0", "line 3: invalid scoring.success_discount 1.0"),

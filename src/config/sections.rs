@@ -332,6 +332,17 @@ pub struct IdentityConfig {
     pub browser_scope: Option<SigningBrowserScope>,
     /// Plain http requests that are signed.
     pub http: Option<SignedHttp>,
+    /// Settings of single hosts.
+    #[serde(rename = "host")]
+    pub hosts: BTreeMap<String, IdentityHostConfig>,
+}
+
+/// `[identity.host."shop.example"]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct IdentityHostConfig {
+    /// Environment variable with the headers of requests to the host, one `Name: value` per line.
+    pub headers_env: Option<String>,
 }
 
 /// Evidence that a node of a fleet receives from its peers.

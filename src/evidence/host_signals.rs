@@ -30,7 +30,8 @@ pub(crate) const ANY_BLOCK: &str = "walled";
 pub(crate) const ANY_PAGE: &str = "served";
 /// Prefix of a signal of blocks that is not a vendor's.
 const BLOCK_PREFIX: &str = "wall:";
-const VENDOR_PREFIX: &str = "block_";
+/// Prefix of a signal of blocks that is a vendor.
+pub(crate) const VENDOR_PREFIX: &str = "block_";
 const FRAMEWORK_PREFIX: &str = "spa_framework=";
 
 const ROWS: usize = 256;

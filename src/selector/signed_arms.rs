@@ -140,6 +140,17 @@ impl Selector {
         self.standing(local.domain, signals, now) == Standing::Refused
     }
 
+    /// Returns the vendor that the newest blocks of the host of `url` named, such as `cloudflare`, as far as the evidence
+    /// tells. It takes a lock: no part of a decision.
+    pub fn block_vendor(&self, url: &Url) -> Option<Box<str>> {
+        let features = UrlFeatures::extract(url).ok()?;
+        let guard = self.evidence.guard();
+        let local = Local::find(&self.evidence, LocalKeys::of(&features), &guard);
+        let [vendor, _] = local.shown_signals(crate::evidence::day_of(self.now()));
+        let name = self.evidence.signals().name_of(vendor?.0)?;
+        name.strip_prefix(crate::evidence::VENDOR_PREFIX).map(Into::into)
+    }
+
     /// Takes note that the crawler was registered at a vendor, such as `cloudflare`. Earlier evidence of the fetchers
     /// that sign is not read behind that vendor from then on. Call it before evidence is loaded, and when it happens.
     ///

@@ -206,3 +206,14 @@ fn after_a_registration_signed_requests_are_tried_again_behind_that_vendor() {
     clock.set(day(2));
     assert_ne!(takes(0), "direct_signed");
 }
+
+#[test]
+fn the_vendor_of_a_hosts_blocks_is_known() {
+    let (_, selector) = selector(&LEARNED, AfterRefusal::Leave);
+    let answer = |_: &str| block("cloudflare");
+    assert_eq!(selector.block_vendor(&url("shop.example", 1)), None);
+    visit(&selector, &url("shop.example", 1), answer);
+    assert_eq!(selector.block_vendor(&url("shop.example", 2)).as_deref(), Some("cloudflare"));
+    visit(&selector, &url("open.example", 1), |_| Outcome::Content.into());
+    assert_eq!(selector.block_vendor(&url("open.example", 2)), None);
+}

@@ -6,6 +6,7 @@
 
 use ipnet::IpNet;
 use serde::Serialize;
+use url::Url;
 
 use crate::agent::{Agent, WELL_KNOWN};
 
@@ -26,7 +27,7 @@ pub struct Profile {
     /// The product token.
     pub name: String,
     /// URL of a page about the agent; the agent's own page if unset.
-    pub about: Option<String>,
+    pub about: Option<Url>,
     /// Mail address or URL for questions.
     pub contact: Option<String>,
     /// Networks that requests come from.
@@ -75,7 +76,7 @@ struct Details<'a> {
 impl Profile {
     /// Returns the URL of the page about the agent.
     pub fn about_url(&self) -> String {
-        self.about.clone().unwrap_or_else(|| self.agent.url_of(PAGE_PATH))
+        self.about.as_ref().map_or_else(|| self.agent.url_of(PAGE_PATH), |about| about.as_str().to_owned())
     }
 
     /// Returns the `User-Agent` of plain requests (draft-illyes-webbotauth-cbcp).

@@ -2,8 +2,10 @@
 //!
 //! Owns: reading, creating and rotating keys.
 //!
-//! Invariants: a directory or key that others can read is refused. `keys.toml` is replaced as a whole. A PEM file is
-//! complete before `keys.toml` names it.
+//! Invariants: a directory or key that others can read is refused. One process at a time changes a directory. Files are
+//! replaced as a whole. A PEM file is complete and has its name before `keys.toml` names it, and loses its row before it
+//! is deleted. So a process that is killed at any point leaves a directory whose keys can be read: a PEM file without a
+//! row is no key.
 //!
 //! Must not know: where the directory is.
 
@@ -20,6 +22,12 @@ use crate::key_set::{KeyEntry, KeySet, KeyState};
 use crate::lifetime::{CREATED_BEFORE, OVERLAP, UnixSeconds};
 
 const TABLE: &str = "keys.toml";
+/// The file whose lock a process holds while it changes the directory.
+const LOCK: &str = "keys.lock";
+/// End of the name of a file that is being written.
+const UNFINISHED: &str = ".new";
+/// Number of times that a directory is read while another process changes it.
+const READS: u32 = 10;
 /// Largest key file that is read.
 const MAX_PEM: u64 = 64 << 10;
 /// Time for which a key is valid once it signs.
@@ -197,45 +205,80 @@ impl KeyDir {
         self.pem_files().is_ok_and(|files| !files.is_empty()) || self.table_path().exists()
     }
 
-    /// Reads the keys.
+    /// Reads the keys. A PEM file that `keys.toml` does not list is not one of them.
     ///
     /// # Errors
     /// [`KeyDirError`] if there is none, or any is unusable.
     pub fn load(&self) -> Result<KeySet, KeyDirError> {
-        let files = self.pem_files()?;
-        if files.is_empty() {
+        let mut reads = 1;
+        loop {
+            let before = self.table_text()?;
+            let read = self.load_with(before.as_deref());
+            // Another process may have changed the files after the table was read.
+            if read.is_ok() || reads == READS || self.table_text()? == before {
+                return read;
+            }
+            reads += 1;
+        }
+    }
+
+    /// Returns the PEM files that `keys.toml` does not list. None has a use.
+    ///
+    /// # Errors
+    /// [`KeyDirError`] if a file is unusable.
+    pub fn unlisted(&self) -> Result<Vec<PathBuf>, KeyDirError> {
+        let Some(rows) = self.table_text()?.map(|text| self.rows(&text)).transpose()? else { return Ok(Vec::new()) };
+        let mut unlisted = self.read_keys()?;
+        unlisted.retain(|(_, key)| rows.iter().all(|row| row.kid != key.kid()));
+        Ok(unlisted.into_iter().map(|(file, _)| file).collect())
+    }
+
+    fn load_with(&self, table: Option<&str>) -> Result<KeySet, KeyDirError> {
+        let keys = self.read_keys()?;
+        let files = keys.len();
+        if files == 0 {
             return Err(KeyDirError::Missing { path: self.path.clone() });
         }
-        check_mode(&self.path, 0o700)?;
-        let mut keys = Vec::new();
-        for file in &files {
-            check_mode(file, 0o600)?;
-            let text = read_pem(file)?;
-            let failed = |error| KeyDirError::Key { place: file.display().to_string(), error };
-            keys.push((file, Arc::new(SigningKey::from_pem(&text).map_err(failed)?)));
-        }
-        let Some(rows) = self.rows()? else {
+        let Some(rows) = table.map(|text| self.rows(text)).transpose()? else {
             // A single key that was put here by hand needs no table.
             return match <[_; 1]>::try_from(keys) {
                 Ok([(_, key)]) => Ok(KeySet::new(vec![KeyEntry { key, nbf: None, exp: None }])),
-                Err(_) => Err(self.table_error(format!("missing, but there are {} keys", files.len()))),
+                Err(_) => Err(self.table_error(format!("missing, but there are {files} keys"))),
             };
         };
         let mut entries = Vec::new();
-        for (file, key) in keys {
-            let row = rows.iter().find(|row| row.kid == key.kid());
-            let row = row.ok_or_else(|| {
-                self.table_error(format!("it does not list {}, whose kid is {}", file.display(), key.kid()))
-            })?;
+        for row in rows {
+            let key = keys.iter().find(|(_, key)| key.kid() == row.kid).map(|(_, key)| Arc::clone(key));
+            let key = key.ok_or_else(|| self.table_error(format!("key {} has no PEM file", row.kid)))?;
             if row.exp <= row.nbf {
                 return Err(self.table_error(format!("exp of key {} is not after its nbf", row.kid)));
             }
             entries.push(KeyEntry { key, nbf: Some(row.nbf), exp: Some(row.exp) });
         }
-        match rows.iter().find(|row| !entries.iter().any(|entry| entry.key.kid() == row.kid)) {
-            Some(row) => Err(self.table_error(format!("key {} has no PEM file", row.kid))),
-            None => Ok(KeySet::new(entries)),
+        match entries.is_empty() {
+            true => Err(self.table_error(format!("it lists none of the {files} keys"))),
+            false => Ok(KeySet::new(entries)),
         }
+    }
+
+    /// Reads all PEM files, listed or not.
+    fn read_keys(&self) -> Result<Vec<(PathBuf, Arc<SigningKey>)>, KeyDirError> {
+        let files = self.pem_files()?;
+        if !files.is_empty() {
+            check_mode(&self.path, 0o700)?;
+        }
+        let mut keys = Vec::new();
+        for file in files {
+            let text = match check_mode(&file, 0o600).and_then(|()| read_pem(&file)) {
+                // Another process has deleted it.
+                Err(KeyDirError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => continue,
+                text => text?,
+            };
+            let failed = |error| KeyDirError::Key { place: file.display().to_string(), error };
+            let key = Arc::new(SigningKey::from_pem(&text).map_err(failed)?);
+            keys.push((file, key));
+        }
+        Ok(keys)
     }
 
     /// Creates the directory and its first key, which signs at once.
@@ -248,6 +291,11 @@ impl KeyDir {
         }
         DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(KeyDirError::io(&self.path))?;
         check_mode(&self.path, 0o700)?;
+        let _lock = self.lock()?;
+        if self.has_keys() {
+            return Err(KeyDirError::Exists { path: self.path.clone() });
+        }
+        self.delete_unfinished()?;
         let nbf = now.saturating_sub(CREATED_BEFORE);
         let entry = self.create_key(nbf)?;
         let keys = KeySet::new(vec![entry]);
@@ -256,11 +304,15 @@ impl KeyDir {
     }
 
     /// Exchanges the key. The new one is published at once and signs after a day; the old ones stay published for a day
-    /// more. With `compromised` the new key signs at once, and the old ones are deleted.
+    /// more. With `compromised` the new key signs at once, and the old ones are deleted. Waits for another process that
+    /// changes the directory.
     ///
     /// # Errors
     /// [`KeyDirError::Rotating`] if the last rotation has not ended, and errors of files.
     pub fn rotate(&self, now: UnixSeconds, compromised: bool) -> Result<Rotation, KeyDirError> {
+        // Without keys there is nothing to lock.
+        self.load()?;
+        let _lock = self.lock()?;
         let keys = self.load()?;
         let kids = |entries: &[KeyEntry]| entries.iter().map(|entry| entry.key.kid().to_owned()).collect::<Vec<_>>();
         let is_expired = |entry: &KeyEntry| entry.exp.is_some_and(|exp| exp <= now);
@@ -269,6 +321,7 @@ impl KeyDir {
         if let Some(next) = pending.filter(|_| !compromised) {
             return Err(KeyDirError::Rotating { kid: next.key.kid().to_owned() });
         }
+        self.delete_unfinished()?;
         let at_once = compromised || old.is_empty();
         let signs_from = if at_once { now } else { now.saturating_add(OVERLAP) };
         let nbf = if at_once { now.saturating_sub(CREATED_BEFORE) } else { signs_from };
@@ -286,19 +339,52 @@ impl KeyDir {
         Ok(Rotation { kid, signs_from, old: named, old_until })
     }
 
+    /// Waits until no other process changes the directory. The returned file holds the lock.
+    fn lock(&self) -> Result<fs::File, KeyDirError> {
+        let path = self.path.join(LOCK);
+        let open = || {
+            let file =
+                OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            file.lock()?;
+            Ok(file)
+        };
+        open().map_err(KeyDirError::io(&path))
+    }
+
     fn create_key(&self, nbf: UnixSeconds) -> Result<KeyEntry, KeyDirError> {
         let failed = |error| KeyDirError::Key { place: "to create".to_owned(), error };
         let (key, pem) = SigningKey::generate().map_err(failed)?;
-        let path = self.path.join(format!("{}.pem", key.kid()));
-        write_new(&path, &pem)?;
+        self.write(&format!("{}.pem", key.kid()), &pem)?;
         Ok(KeyEntry { key: Arc::new(key), nbf: Some(nbf), exp: Some(nbf.saturating_add(VALID)) })
+    }
+
+    /// Writes a file, which has its name once it is complete.
+    fn write(&self, name: &str, text: &str) -> Result<(), KeyDirError> {
+        let (new, path) = (self.path.join(format!("{name}{UNFINISHED}")), self.path.join(name));
+        write_new(&new, text)?;
+        fs::rename(&new, &path).map_err(KeyDirError::io(&path))?;
+        let sync = fs::File::open(&self.path).and_then(|dir| dir.sync_all());
+        sync.map_err(KeyDirError::io(&self.path))
+    }
+
+    /// Deletes what killed processes have left: files that were being written, and PEM files without a row that have
+    /// the name of a key that this program made.
+    fn delete_unfinished(&self) -> Result<(), KeyDirError> {
+        let mut leftover = self.files()?;
+        leftover.retain(|path| path.to_string_lossy().ends_with(UNFINISHED));
+        for file in self.unlisted()? {
+            let key = SigningKey::from_pem(&read_pem(&file)?).ok();
+            if key.is_some_and(|key| file.file_stem().is_some_and(|stem| stem == key.kid())) {
+                leftover.push(file);
+            }
+        }
+        leftover.iter().try_for_each(|file| fs::remove_file(file).map_err(KeyDirError::io(file)))
     }
 
     /// Deletes the files with this key, whatever their names are.
     fn delete(&self, kid: &str) -> Result<(), KeyDirError> {
-        for file in self.pem_files()? {
-            let is_it = SigningKey::from_pem(&read_pem(&file)?).is_ok_and(|key| key.kid() == kid);
-            if is_it {
+        for (file, key) in self.read_keys()? {
+            if key.kid() == kid {
                 fs::remove_file(&file).map_err(KeyDirError::io(&file))?;
             }
         }
@@ -313,15 +399,18 @@ impl KeyDir {
         KeyDirError::Table { path: self.table_path(), reason }
     }
 
-    fn rows(&self) -> Result<Option<Vec<Row>>, KeyDirError> {
+    fn table_text(&self) -> Result<Option<String>, KeyDirError> {
         let path = self.table_path();
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(KeyDirError::io(&path)(error)),
-        };
-        let table: Table = toml::from_str(&text).map_err(|error| self.table_error(error.message().to_owned()))?;
-        Ok(Some(table.key))
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(KeyDirError::io(&path)(error)),
+        }
+    }
+
+    fn rows(&self, text: &str) -> Result<Vec<Row>, KeyDirError> {
+        let table: Table = toml::from_str(text).map_err(|error| self.table_error(error.message().to_owned()))?;
+        Ok(table.key)
     }
 
     fn write_table(&self, keys: &KeySet, now: UnixSeconds) -> Result<(), KeyDirError> {
@@ -336,28 +425,25 @@ impl KeyDir {
         let text = format!(
             "# Keys of an agent. `fetchwise identity rotate` exchanges them. Times decide; `state` is that of the last change.\n\n{text}"
         );
-        let new = self.path.join(format!("{TABLE}.new"));
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(KeyDirError::io(&new)(error)),
-            _ => write_new(&new, &text)?,
-        }
-        fs::rename(&new, self.table_path()).map_err(KeyDirError::io(&new))?;
-        let sync = fs::File::open(&self.path).and_then(|dir| dir.sync_all());
-        sync.map_err(KeyDirError::io(&self.path))
+        self.write(TABLE, &text)
     }
 
     /// Returns the PEM files, sorted.
     fn pem_files(&self) -> Result<Vec<PathBuf>, KeyDirError> {
+        let mut paths = self.files()?;
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "pem"));
+        paths.sort();
+        Ok(paths)
+    }
+
+    fn files(&self) -> Result<Vec<PathBuf>, KeyDirError> {
         let listed = match fs::read_dir(&self.path) {
             Ok(listed) => listed,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(KeyDirError::io(&self.path)(error)),
         };
         let paths = listed.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>();
-        let mut paths = paths.map_err(KeyDirError::io(&self.path))?;
-        paths.retain(|path| path.extension().is_some_and(|extension| extension == "pem"));
-        paths.sort();
-        Ok(paths)
+        paths.map_err(KeyDirError::io(&self.path))
     }
 }
 
@@ -517,7 +603,6 @@ mod tests {
         let rfc = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmiCqirVv9mWG9qfSnF\n-----END PRIVATE KEY-----\n";
         assert!(refused(rfc).contains("published test key (RFC 9421"), "{}", refused(rfc));
         let (_, pem) = SigningKey::generate().unwrap();
-        assert!(refused(&pem).contains("it does not list"), "{}", refused(&pem));
         fs::remove_file(&extra).unwrap();
         let lone = dir.pem_files().unwrap().remove(0);
         let kept = fs::read_to_string(&lone).unwrap();
@@ -531,5 +616,109 @@ mod tests {
         assert!(signing(&dir.load().unwrap(), NOW).is_some());
         write_new(&lone, &kept).unwrap();
         assert!(dir.load().unwrap_err().to_string().contains("there are 2 keys"));
+    }
+
+    #[test]
+    fn a_rotation_that_is_killed_at_any_point_leaves_keys_that_can_be_read_and_rotated() {
+        let pem_of = |key: &SigningKey| format!("{}.pem", key.kid());
+        let torn = "-----BEGIN PRIVATE";
+        let kill: [(&str, &dyn Fn(&KeyDir)); 5] = [
+            ("while it writes the PEM", &|dir| write_new(&dir.path().join("key.pem.new"), torn).unwrap()),
+            ("before the PEM has its name", &|dir| {
+                let (key, pem) = SigningKey::generate().unwrap();
+                write_new(&dir.path().join(pem_of(&key) + ".new"), &pem).unwrap();
+            }),
+            ("before it writes the table", &|dir| {
+                let (key, pem) = SigningKey::generate().unwrap();
+                write_new(&dir.path().join(pem_of(&key)), &pem).unwrap();
+            }),
+            ("while it writes the table", &|dir| {
+                let (key, pem) = SigningKey::generate().unwrap();
+                write_new(&dir.path().join(pem_of(&key)), &pem).unwrap();
+                write_new(&dir.path().join("keys.toml.new"), "[[key]]\nkid = ").unwrap();
+            }),
+            ("before it deletes the old PEM", &|dir| {
+                let old = dir.pem_files().unwrap().remove(0);
+                let text = fs::read_to_string(&old).unwrap();
+                dir.rotate(NOW + 5, true).unwrap();
+                write_new(&old, &text).unwrap();
+            }),
+        ];
+        for (point, leave) in kill {
+            let (_base, dir) = dir();
+            let first = signing(&dir.init(NOW).unwrap(), NOW).unwrap();
+            leave(&dir);
+            let keys = dir.load().unwrap_or_else(|error| panic!("{point}: {error}"));
+            assert_eq!(keys.entries().len(), 1, "{point}");
+            let signs = signing(&keys, NOW + 10).unwrap();
+            assert_eq!(signs == first, !point.ends_with("old PEM"), "{point}");
+            let rotation = dir.rotate(NOW + 10, false).unwrap_or_else(|error| panic!("{point}: {error}"));
+            assert_eq!(rotation.old, [signs], "{point}");
+            assert_eq!(dir.load().unwrap().entries().len(), 2, "{point}");
+            let mut names: Vec<_> =
+                dir.files().unwrap().iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+            names.retain(|name| name != TABLE && name != LOCK);
+            assert_eq!(names.len(), 2, "{point}: {names:?}");
+        }
+    }
+
+    #[test]
+    fn a_first_key_whose_creation_was_killed_can_be_created_or_used() {
+        let (_base, dir) = dir();
+        DirBuilder::new().recursive(true).mode(0o700).create(dir.path()).unwrap();
+        write_new(&dir.path().join("key.pem.new"), "torn").unwrap();
+        dir.init(NOW).unwrap();
+        assert_eq!(dir.files().unwrap().iter().filter(|path| path.to_string_lossy().ends_with(".new")).count(), 0);
+        // The table is the last file that is written.
+        fs::remove_file(dir.table_path()).unwrap();
+        let signs = signing(&dir.load().unwrap(), NOW).unwrap();
+        assert_eq!(dir.rotate(NOW, false).unwrap().old, [signs]);
+    }
+
+    #[test]
+    fn a_key_that_the_table_does_not_list_is_named_and_not_used() {
+        let (_base, dir) = dir();
+        dir.init(NOW).unwrap();
+        let (extra, (key, pem)) = (dir.path().join("extra.pem"), SigningKey::generate().unwrap());
+        write_new(&extra, &pem).unwrap();
+        assert!(dir.load().unwrap().by_id(key.kid()).is_none());
+        assert_eq!(dir.unlisted().unwrap(), [extra.clone()]);
+        // Its name is not one that a killed process leaves.
+        dir.rotate(NOW, false).unwrap();
+        assert_eq!(dir.unlisted().unwrap(), [extra]);
+        fs::write(dir.table_path(), "").unwrap();
+        assert!(dir.load().unwrap_err().to_string().contains("lists none of the 3 keys"));
+    }
+
+    #[test]
+    fn of_rotations_at_the_same_time_one_takes_place() {
+        let (_base, dir) = dir();
+        dir.init(NOW).unwrap();
+        let rotate = || {
+            let dir = dir.clone();
+            std::thread::spawn(move || dir.rotate(NOW + 10, false))
+        };
+        let ended: Vec<_> =
+            (0..8).map(|_| rotate()).collect::<Vec<_>>().into_iter().map(|one| one.join().unwrap()).collect();
+        let done: Vec<_> = ended.iter().filter_map(|one| one.as_ref().ok()).collect();
+        assert!(ended.iter().all(|one| matches!(one, Ok(_) | Err(KeyDirError::Rotating { .. }))), "{ended:?}");
+        assert_eq!(done.len(), 1, "{ended:?}");
+        let keys = dir.load().unwrap();
+        assert!(keys.by_id(&done[0].kid).is_some() && keys.entries().len() == 2);
+        assert_eq!((dir.pem_files().unwrap().len(), dir.unlisted().unwrap().len()), (2, 0));
+    }
+
+    #[test]
+    fn keys_are_read_while_another_process_exchanges_them() {
+        let (_base, dir) = dir();
+        dir.init(NOW).unwrap();
+        let rotating = {
+            let dir = dir.clone();
+            std::thread::spawn(move || (0..50).for_each(|n| drop(dir.rotate(NOW + n, true).unwrap())))
+        };
+        while !rotating.is_finished() {
+            assert_eq!(dir.load().unwrap().entries().len(), 1);
+        }
+        rotating.join().unwrap();
     }
 }

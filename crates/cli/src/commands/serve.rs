@@ -450,6 +450,7 @@ fn assemble(
         server = server.signing(signer);
     }
     let handle = server.handle();
+    identity.read_vendors_of(handle.selector());
     let again =
         Reloader::new(settings, handle.selector(), &[&detector, &classifier], &guard).with_identity(identity.clone());
     // Both tasks end with the runtime.

@@ -14,6 +14,7 @@ pub mod command;
 mod cooldown;
 pub mod dial;
 pub mod flaresolverr;
+pub mod host_headers;
 pub mod http;
 pub mod local_faults;
 mod process_group;
@@ -189,7 +190,7 @@ pub struct FetchError {
     pub status: Option<u16>,
     /// Headers of the response, if they arrived before the failure.
     pub headers: Vec<Header>,
-    /// The fetcher itself is unavailable (its program does not start). No request was made, and nothing is recorded.
+    /// The fetcher itself is unavailable: its program does not start, or it cannot sign now. Nothing is recorded.
     pub unavailable: bool,
     /// This machine lacked a resource (file descriptors, ports, disk, a network, a browser that starts). The error is
     /// not attributed to the host or the fetcher, so nothing is recorded against either. See [`local_faults`].
@@ -264,6 +265,12 @@ impl FetchError {
     /// Returns an error for a missing local resource: the request could not be made, or its response could not be kept.
     pub fn local(message: impl Into<String>, duration: Duration) -> Self {
         Self { local: true, ..Self::new(ErrorKind::LocalFault, message, duration) }
+    }
+
+    /// Returns an error for a fetcher that signs its requests and cannot sign now. Without its signature the request would
+    /// be another fetcher's.
+    pub(crate) fn unsigned(message: impl Into<String>, duration: Duration) -> Self {
+        Self { unavailable: true, ..Self::local(message, duration) }
     }
 
     /// Returns an error for a fetcher that cannot work at all.

@@ -2,7 +2,8 @@
 //!
 //! Owns: whether a refused request is signed once more, and which refusal rejects the signature.
 //!
-//! Invariants: a signature is made for one request, and no log or archive gets it. A request is signed at most once more.
+//! Invariants: a fetcher that signs makes no request without a signature, except one that is never signed. A signature is
+//! made for one request, and no log or archive gets it. A request is signed at most once more.
 //! A host that refuses that too gets no second signature for an hour.
 //!
 //! Must not know: keys, what a signature covers, and how requests are sent.
@@ -20,15 +21,12 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
 #[cfg(feature = "identity")]
-use fetchwise_identity::{SignatureRequest, SignedHeaders, Signer, ToSign};
+use fetchwise_identity::{NotSigned, SignatureRequest, SignedHeaders, Signer, ToSign};
 #[cfg(feature = "identity")]
 use fetchwise_types::time::Timestamp;
 
 /// Name of the header that no log and no archive gets.
 pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("signature");
-/// Names of the headers of a signature, in lower case.
-#[cfg(feature = "browser")]
-pub(super) const NAMES: [&str; 3] = ["signature", "signature-input", "signature-agent"];
 /// Header by which a server asks for a signature.
 #[cfg(feature = "identity")]
 const ACCEPT_SIGNATURE: HeaderName = HeaderName::from_static("accept-signature");
@@ -113,18 +111,34 @@ impl RequestSignature {
 
 #[cfg(feature = "identity")]
 impl RequestSigner {
-    /// Signs a request, unless it is one that is not signed.
-    pub(super) fn sign(&self, method: &str, url: &Url, second: Option<&SecondSignature>) -> Option<RequestSignature> {
+    /// Signs a request; none if it is one that is not signed.
+    ///
+    /// # Errors
+    /// The reason why nothing can be signed now.
+    pub(super) fn sign(
+        &self,
+        method: &str,
+        url: &Url,
+        second: Option<&SecondSignature>,
+    ) -> Result<Option<RequestSignature>, String> {
         let wanted = second.and_then(|second| second.0.as_ref());
         let request = ToSign { method, wanted, ..ToSign::get(url) };
-        self.signer.sign(&request, unix_seconds()).ok().map(RequestSignature)
+        match self.signer.sign(&request, unix_seconds()) {
+            Ok(signed) => Ok(Some(RequestSignature(signed))),
+            Err(NotSigned::NotHttps) => Ok(None),
+            Err(error) => Err(format!("cannot sign: {error}")),
+        }
     }
 
     /// Returns the headers of a signature of a GET of `url`, for another client that makes the request; none if it is one
     /// that is not signed.
-    pub(crate) fn headers(&self, url: &Url) -> Option<BTreeMap<&'static str, String>> {
+    ///
+    /// # Errors
+    /// The reason why nothing can be signed now.
+    pub(crate) fn headers(&self, url: &Url) -> Result<Option<BTreeMap<&'static str, String>>, String> {
+        let text = |(name, value): (&'static str, &str)| (name, value.to_owned());
         let signed = self.sign("GET", url, None)?;
-        Some(signed.headers().into_iter().map(|(name, value)| (name, value.to_owned())).collect())
+        Ok(signed.map(|signed| signed.headers().into_iter().map(text).collect()))
     }
 
     /// Returns whether plain http to this machine is signed, for tests.
@@ -170,7 +184,9 @@ impl RequestSigner {
         };
         let is_other = wanted.as_ref().is_some_and(|wanted| !wanted.is_met_by(&first.0));
         let is_other_form = self.signer.form_for(url) != first.0.form;
-        (is_other || is_other_form).then_some(SecondSignature(wanted))
+        let second = (is_other || is_other_form).then_some(SecondSignature(wanted))?;
+        // The refusal is final if there can be no other signature.
+        self.sign("GET", url, Some(&second)).ok()?.map(|_| second)
     }
 
     /// Notes the response to a request that was signed a second time.
@@ -217,11 +233,16 @@ impl RequestSignature {
 
 #[cfg(not(feature = "identity"))]
 impl RequestSigner {
-    pub(super) fn sign(&self, _: &str, _: &Url, _: Option<&SecondSignature>) -> Option<RequestSignature> {
+    pub(super) fn sign(
+        &self,
+        _: &str,
+        _: &Url,
+        _: Option<&SecondSignature>,
+    ) -> Result<Option<RequestSignature>, String> {
         match self.0 {}
     }
 
-    pub(crate) fn headers(&self, _: &Url) -> Option<BTreeMap<&'static str, String>> {
+    pub(crate) fn headers(&self, _: &Url) -> Result<Option<BTreeMap<&'static str, String>>, String> {
         match self.0 {}
     }
 

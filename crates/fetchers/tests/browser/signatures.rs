@@ -9,6 +9,7 @@ use bytes::Bytes;
 use fetchwise::fetch::address_guard::{AddressGuard, parse_network};
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions, BrowserSigning, SignatureScope, UserAgent};
 use fetchwise::fetch::dial::{Dialer, LookupFuture, Resolve};
+use fetchwise::fetch::host_headers::HostHeaders;
 use fetchwise::fetch::{Fetcher, Limits, Request, Response};
 use fetchwise::identity::verify::{RawRequest, verify};
 use fetchwise::identity::{FormSetting, Signer};
@@ -21,7 +22,7 @@ use url::Url;
 
 use crate::chromium;
 use crate::remote::ForeignBrowser;
-use crate::signed::{ReceivedRequest, keyring, signer};
+use crate::signed::{ReceivedRequest, keyring, see_wrong_clock, signer};
 
 /// Each name has the address of the servers.
 struct Names;
@@ -443,4 +444,54 @@ async fn a_signed_document_costs_no_further_command() {
     }
     // One to begin with, one for the proxy's password, then one before each request and one after its head.
     assert_eq!(counts, [(8, 0), (8, 3)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_cannot_be_signed_is_not_requested() {
+    let sites = Sites::start(shop).await;
+    let signer = Arc::new(signer(FormSetting::Auto));
+    let Some(browser) = browser(signing(&signer, SignatureScope::Site)) else { return };
+    see_wrong_clock(&signer);
+    let limits = Limits { deadline: Duration::from_secs(60), ..Limits::default() };
+    let url = sites.url("shop.test", "/x");
+    let error = browser.fetch(Request::new(&url, &limits)).await.unwrap_err();
+    assert!(error.unavailable && error.local && error.message.contains("clock"), "{error:?}");
+    assert!(sites.take().is_empty());
+    browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_headers_of_a_host_go_to_its_pages_and_to_what_its_site_loads_from_it() {
+    let respond = |host: &str, path: &str, port: u16| match (host, path) {
+        ("shop.test", "/1") => reply(302, &[("location", &format!("https://third.test:{port}/2"))], ""),
+        ("third.test", "/2") => reply(302, &[("location", &format!("https://shop.test:{port}/page"))], ""),
+        ("third.test", "/page") => html(format!("<p>x</p><img src=https://shop.test:{port}/spy.png>")),
+        ("shop.test", "/page") => html(format!(
+            "<p>x</p><img src=/own.png><img src=https://cdn.shop.test:{port}/cdn.png><img src=https://third.test:{port}/third.png>"
+        )),
+        _ => reply(200, &[("content-type", "image/png")], ""),
+    };
+    let sites = Sites::start(respond).await;
+    let mut host_headers = HostHeaders::default();
+    host_headers.set("shop.test", "Signature: sig=:AAAA:\nX-Shop: hunter2").unwrap();
+    let Some(browser) = browser(BrowserOptions { host_headers, ..BrowserOptions::default() }) else { return };
+    for (page, expected) in [
+        (sites.url("shop.test", "/1"), &["/1", "/page", "/own.png"] as &[&str]),
+        (sites.url("third.test", "/page"), &[]),
+    ] {
+        get(&browser, &page).await;
+        let seen = sites.take();
+        let mut got = Vec::new();
+        for request in &seen {
+            let headers = [request.header("signature"), request.header("x-shop")];
+            match headers {
+                [None, None] => {}
+                [Some("sig=:AAAA:"), Some("hunter2")] => got.push(request.path.as_str()),
+                _ => panic!("{request:?}"),
+            }
+        }
+        assert_eq!(got, expected, "{page}: {seen:?}");
+        assert!(seen.len() > got.len());
+    }
+    browser.close().await;
 }

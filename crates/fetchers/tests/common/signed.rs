@@ -85,3 +85,12 @@ pub(crate) fn signer(form: FormSetting) -> Signer {
     let now = fetchwise::time::Timestamp::now().as_millis() / 1000;
     Signer::new(Agent::parse("https://bot.example").unwrap(), KeySource::Text(pem), now).unwrap().form(form)
 }
+
+/// Makes this machine's clock look wrong to a signer: five hosts show a time two minutes earlier.
+pub(crate) fn see_wrong_clock(signer: &Signer) {
+    let now = fetchwise::time::Timestamp::now().as_millis() / 1000;
+    for n in 0..5 {
+        let url = format!("https://{n}.example/").parse().unwrap();
+        signer.observe(&url, [].into_iter(), Some(now - 120), now);
+    }
+}

@@ -100,7 +100,8 @@ async fn a_signed_request_has_the_headers_of_its_url() {
     // The program sends its request line back.
     let script = r#"while ask; do
         printf '{"id":%s,"status":200,"body_base64":"%s"}\n' "$id" "$(printf %s "$line" | base64 | tr -d '\n')"; done"#;
-    let fetcher = fetcher(shell(script)).signer(std::sync::Arc::new(signer));
+    let signer = std::sync::Arc::new(signer);
+    let fetcher = fetcher(shell(script)).signer(std::sync::Arc::clone(&signer));
     let mut nonces = std::collections::HashSet::new();
     for (url, is_signed) in
         [("https://open.test/a", true), ("https://open.test/a", true), ("http://open.test/a", false)]
@@ -113,6 +114,9 @@ async fn a_signed_request_has_the_headers_of_its_url() {
             assert!(nonces.insert(line["headers"]["Signature-Input"].as_str().unwrap().to_owned()));
         }
     }
+    crate::signed::see_wrong_clock(&signer);
+    let error = get(&fetcher, "https://open.test/a").await.unwrap_err();
+    assert!(error.unavailable && error.local && error.message.contains("cannot sign"), "{error:?}");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::parse::global::GlobalArgs;
 use crate::setup::fetcher_availability::{BrowserArgs, FetcherAvailability};
-use crate::setup::identity::Identity;
+use crate::setup::identity::{Identity, host_headers};
 use crate::setup::settings::{Settings, add_environment, add_options, config_file};
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, ERROR, Output, note, plain, shown, styled};
@@ -128,6 +128,9 @@ fn check_names(resolved: Resolved, global: &GlobalArgs, found: &mut Findings) {
         found.others.extend(settings.unknown_names(&known).iter().map(ToString::to_string));
     }
     if let Err(failure) = Identity::load(&settings) {
+        found.others.push(failure.to_string());
+    }
+    if let Err(failure) = host_headers(&settings) {
         found.others.push(failure.to_string());
     }
     match FetcherAvailability::find(&settings, &BrowserArgs::default()) {

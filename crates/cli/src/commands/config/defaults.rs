@@ -99,6 +99,7 @@ fn identity(key: &str) -> Option<Fallback> {
         "keys" => return words("fetchwise/identity in the user's configuration directory"),
         "agent" | "name" | "contact" | "key_env" => return words("none"),
         "ips" => json!([]),
+        "host" => json!({}),
         "coverage" => json!("request"),
         "form" => json!("auto"),
         "after_refusal" => json!("leave"),

@@ -106,6 +106,7 @@ impl Crawler {
         let (over_arms, said) = Guard::open(journal.dir(), &selector, settings.config.guard()).map_err(about_guard)?;
         said.iter().for_each(reload::report_event);
         let selector = share(selector, &journal, &detector, &over_arms)?;
+        identity.read_vendors_of(&selector);
         let again = Reloader::new(settings, &selector, &[&detector], &over_arms).with_identity(identity.clone());
         let watching = [reload::watch_rollback(&over_arms, &selector), reload::on_hangup(hangups, again)];
         let mut builder = Pipeline::builder(Arc::clone(&selector)).limits(limits).detector(detector);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::setup::fetcher_availability::{FetcherAvailability, NoBrowser, download_program, key_variable};
-use crate::setup::identity::Identity;
+use crate::setup::identity::{Identity, host_headers};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::note;
@@ -20,6 +20,7 @@ use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions, UserAgent};
 use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
 use fetchwise::fetch::dial::Dialer;
 use fetchwise::fetch::flaresolverr::{SolverFetcher, SolverOptions};
+use fetchwise::fetch::host_headers::HostHeaders;
 use fetchwise::fetch::http::{HttpFetcher, HttpFetcherBuilder};
 use fetchwise::fetch::search_api::{SearchFetcher, SearchOptions};
 use fetchwise::fetch::signing::RequestSigner;
@@ -81,7 +82,9 @@ impl BuiltFetchers {
         let config = &settings.config;
         let dialer = Dialer::new(guard.clone());
         let plain = http(settings, crawl_options, guard.clone())?.name(PROBE_FETCHER);
-        let plain = Arc::new(with_identity(plain, settings, identity).build().map_err(Failure::usage)?);
+        // robots.txt is nobody's evidence, and has to be read in any case.
+        let plain = with_identity(plain, settings, identity)?.require_signature(false);
+        let plain = Arc::new(plain.build().map_err(Failure::usage)?);
         let mut made = Self {
             plain: Arc::clone(&plain),
             fetchers: Vec::new(),
@@ -95,17 +98,17 @@ impl BuiltFetchers {
         }
         if signing == SigningMode::Learned && is_wanted(PROBE_FETCHER) {
             let unsigned = http(settings, crawl_options, guard.clone())?.name(PROBE_FETCHER);
-            let unsigned = with_user_agent(unsigned, settings, identity);
+            let unsigned = with_user_agent(unsigned, settings, identity)?;
             made.fetchers.push(Arc::new(unsigned.build().map_err(Failure::usage)?));
         }
         if signing != SigningMode::Never && (is_wanted(PROBE_FETCHER) || is_wanted(DIRECT_SIGNED)) {
             let signed = http(settings, crawl_options, guard.clone())?.name(DIRECT_SIGNED);
-            made.fetchers.push(Arc::new(with_identity(signed, settings, identity).build().map_err(Failure::usage)?));
+            made.fetchers.push(Arc::new(with_identity(signed, settings, identity)?.build().map_err(Failure::usage)?));
         }
         if let Err(NoBrowser::Missing(reason)) = &available.browser {
             note(format_args!("warning: pages that need a browser will fail: {reason}"));
         }
-        for options in shipped_browsers(settings, crawl_options, signing, identity) {
+        for options in shipped_browsers(settings, crawl_options, signing, identity)? {
             if !(is_wanted(&options.name) || options.name == BROWSER_SIGNED && is_wanted("playwright")) {
                 continue;
             }
@@ -136,8 +139,8 @@ impl BuiltFetchers {
             let signs = (signs && upstream.is_none()).then_some(identity);
             if matches!(fetcher.method(), FetchMethod::Like(PROBE_FETCHER)) {
                 http = match signs {
-                    Some(identity) => with_identity(http, settings, identity),
-                    None if upstream.is_none() => with_user_agent(http, settings, identity),
+                    Some(identity) => with_identity(http, settings, identity)?,
+                    None if upstream.is_none() => with_user_agent(http, settings, identity)?,
                     None => http,
                 };
             }
@@ -211,11 +214,12 @@ impl BuiltFetchers {
                 self.fetchers.push(Arc::new(http.name(name).build().map_err(Failure::usage)?));
             }
             FetchMethod::Like(like) => {
-                let mut shipped = browsers(settings, crawl_options, identity).into_iter();
+                let mut shipped = browsers(settings, crawl_options, identity)?.into_iter();
                 let Some(shipped) = shipped.find(|options| options.name == like) else { return Ok(()) };
                 let Ok(program) = &available.browser else { return Ok(()) };
                 let tabs = fetcher.max_in_flight.or(settings.config.browser.tabs).unwrap_or(shipped.tabs);
-                let options = BrowserOptions { name: name.to_owned(), tabs, ..shipped };
+                let host_headers = if fetcher.proxy.is_some() { HostHeaders::default() } else { shipped.host_headers };
+                let options = BrowserOptions { name: name.to_owned(), tabs, host_headers, ..shipped };
                 let browser = Arc::new(BrowserFetcher::new(program.clone(), options, dialer).map_err(Failure::usage)?);
                 self.children.browsers.push(Arc::clone(&browser));
                 self.fetchers.push(browser);
@@ -300,17 +304,30 @@ fn http(settings: &Settings, crawl_options: &CrawlOptions, guard: AddressGuard) 
 }
 
 /// Returns the builder of a client whose requests are signed, if requests are.
-fn with_identity(http: HttpFetcherBuilder, settings: &Settings, identity: &Identity) -> HttpFetcherBuilder {
-    let Some(signer) = identity.signer() else { return http };
-    with_user_agent(http.signer(signer), settings, identity)
+fn with_identity(
+    http: HttpFetcherBuilder,
+    settings: &Settings,
+    identity: &Identity,
+) -> Result<HttpFetcherBuilder, Failure> {
+    let http = match identity.signer() {
+        Some(signer) => http.signer(signer),
+        None => http,
+    };
+    with_user_agent(http, settings, identity)
 }
 
-/// Returns the builder of a client that names the crawler, if its requests are signed or could be.
-fn with_user_agent(http: HttpFetcherBuilder, settings: &Settings, identity: &Identity) -> HttpFetcherBuilder {
-    match identity.user_agent().filter(|_| settings.config.http.user_agent.is_none()) {
+/// Returns the builder of a client of the sites themselves: it names the crawler, if its requests are signed or could be,
+/// and has the headers that hosts have issued for the crawler.
+fn with_user_agent(
+    http: HttpFetcherBuilder,
+    settings: &Settings,
+    identity: &Identity,
+) -> Result<HttpFetcherBuilder, Failure> {
+    let http = http.host_headers(host_headers(settings)?);
+    Ok(match identity.user_agent().filter(|_| settings.config.http.user_agent.is_none()) {
         Some(agent) => http.user_agent(agent),
         None => http,
-    }
+    })
 }
 
 /// Returns the options of the browsers that the mode of signing permits.
@@ -319,28 +336,34 @@ fn shipped_browsers(
     crawl_options: &CrawlOptions,
     signing: SigningMode,
     identity: &Identity,
-) -> Vec<BrowserOptions> {
-    let [unsigned, stealth] = browsers(settings, crawl_options, None);
-    let [signed, _] = browsers(settings, crawl_options, Some(identity));
+) -> Result<Vec<BrowserOptions>, Failure> {
+    let [unsigned, stealth] = browsers(settings, crawl_options, None)?;
+    let [signed, _] = browsers(settings, crawl_options, Some(identity))?;
     let signed = BrowserOptions { name: BROWSER_SIGNED.to_owned(), ..signed };
-    match signing {
+    Ok(match signing {
         SigningMode::Never => vec![unsigned, stealth],
         SigningMode::Learned => vec![signed, unsigned, stealth],
         SigningMode::Always => vec![signed],
-    }
+    })
 }
 
-/// Returns the options of the built-in browsers. The one that does not declare itself signs nothing.
-fn browsers(settings: &Settings, crawl_options: &CrawlOptions, identity: Option<&Identity>) -> [BrowserOptions; 2] {
+/// Returns the options of the built-in browsers. The one that does not declare itself signs nothing, and has no headers that
+/// were issued for the crawler.
+fn browsers(
+    settings: &Settings,
+    crawl_options: &CrawlOptions,
+    identity: Option<&Identity>,
+) -> Result<[BrowserOptions; 2], Failure> {
     let mut stealth = BrowserOptions::stealth();
     if let Some(agent) = &crawl_options.stealth_agent {
         stealth.user_agent = UserAgent::Custom(agent.clone());
     }
-    let mut declared = BrowserOptions { signing: identity.and_then(Identity::browser), ..BrowserOptions::default() };
+    let (signing, host_headers) = (identity.and_then(Identity::browser), host_headers(settings)?);
+    let mut declared = BrowserOptions { signing, host_headers, ..BrowserOptions::default() };
     if let Some(agent) = identity.and_then(Identity::browser_user_agent) {
         declared.user_agent = UserAgent::Versioned(agent.to_owned());
     }
-    [declared, stealth].map(|options| with_settle_times(settings, options))
+    Ok([declared, stealth].map(|options| with_settle_times(settings, options)))
 }
 
 /// Returns the options with the config's times for a page to settle.

@@ -2,7 +2,7 @@
 //!
 //! Invariants: no output has a private key.
 
-use fetchwise::identity::{Agent, KeySet};
+use fetchwise::identity::{Agent, KeySet, KeySource};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 use serde::Serialize;
@@ -92,7 +92,13 @@ pub(super) fn init(args: &InitArgs, settings: &Settings, out: &mut Output) -> Re
 /// Runs `show`.
 pub(super) fn show(settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let (agent, profile) = (agent(settings)?, profile(settings)?);
-    let keys = key_source(settings)?.load().map_err(|error| failure(settings, &error))?;
+    let source = key_source(settings)?;
+    let keys = source.load().map_err(|error| failure(settings, &error))?;
+    if let KeySource::Dir(dir) = &source {
+        for file in dir.unlisted().map_err(|error| failure(settings, &error))? {
+            note(format_args!("warning: {} is not used: keys.toml does not list it", shown(&file)));
+        }
+    }
     let now = seconds(settings.clock.now());
     let rows: Vec<KeyJson<'_>> = rows(&keys, now);
     if out.json {

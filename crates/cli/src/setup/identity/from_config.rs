@@ -17,7 +17,9 @@ use fetchwise::identity::{
 };
 use fetchwise::pace::{CrawlDelay, PaceMode, PaceSettings};
 use fetchwise::robots::RobotsUse;
+use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
+use url::Url;
 
 use super::robots_agent;
 use crate::setup::settings::Settings;
@@ -97,6 +99,14 @@ impl Identity {
         self.browser_user_agent.as_deref()
     }
 
+    /// Makes requests have the form of signature that the vendors of past blocks read, which `selector` knows.
+    pub(crate) fn read_vendors_of(&self, selector: &Arc<Selector>) {
+        if let Some(signer) = &self.signer {
+            let selector = Arc::downgrade(selector);
+            signer.set_known_vendor(move |url| selector.upgrade()?.block_vendor(url));
+        }
+    }
+
     /// Reads the keys again.
     pub(crate) fn reload(&self, settings: &Settings) -> Result<(), Failure> {
         match &self.signer {
@@ -165,6 +175,9 @@ pub(crate) fn profile_with(settings: &Settings, pace: &PaceSettings) -> Result<P
             Failure::usage(format_args!("invalid identity.ips {text:?}: expected a network such as \"192.0.2.0/24\""))
         })
     });
+    // As a URL has it: the text may have line ends, which a header cannot have.
+    let about = about.map(|about| Url::parse(&about)).transpose();
+    let about = about.map_err(|error| Failure::usage(format_args!("invalid identity.about: {error}")))?;
     let robots = config.robots.mode;
     Ok(Profile {
         agent: agent(settings)?,

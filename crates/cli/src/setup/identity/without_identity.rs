@@ -8,6 +8,7 @@ use fetchwise::config::SigningMode;
 use fetchwise::fetch::browser::BrowserSigning;
 use fetchwise::fetch::signing::RequestSigner;
 use fetchwise::pace::PaceSettings;
+use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_serve::Publisher;
 
@@ -58,6 +59,8 @@ impl Identity {
     pub(crate) fn browser_user_agent(&self) -> Option<&str> {
         None
     }
+
+    pub(crate) fn read_vendors_of(&self, _: &Arc<Selector>) {}
 
     pub(crate) fn reload(&self, _: &Settings) -> Result<(), Failure> {
         Ok(())

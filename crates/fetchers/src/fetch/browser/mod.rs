@@ -219,6 +219,9 @@ impl BrowserFetcher {
         let duration = started.elapsed();
         let failed = |failure: Failure, load: Option<PageLoad>| {
             // Chromium refuses some ports itself, which says nothing about the URL.
+            if failure.unsigned {
+                return FetchError::unsigned(failure.message, duration);
+            }
             let unavailable = errors::is_own_refusal(&failure.message);
             let error = FetchError::new(failure.kind, failure.message, duration);
             let mut error = FetchError { local: failure.local, limit: failure.limit, unavailable, ..error };
@@ -272,7 +275,8 @@ impl BrowserFetcher {
             Ok(mut tab) => {
                 let (frame, mark) = (tab.main_frame(), running.proxy.mark().to_owned());
                 let load = PageLoad::new(frame, mark, request.limits.clone(), timeouts, Instant::now())
-                    .signing(options.signing.as_ref().map(|signing| signing.scope));
+                    .signing(options.signing.as_ref().map(|signing| signing.scope))
+                    .host_headers(options.host_headers.clone());
                 tab.load(slot.insert(load), request.url.as_str(), request.limits).await
             }
             Err(failure) => Err(failure),
@@ -372,7 +376,8 @@ impl Inner {
             }
         };
         let (init_script, signing) = (self.options.init_script.clone(), self.options.signing.clone());
-        let identity = Identity { user_agent, init_script, signing };
+        let host_headers = self.options.host_headers.clone();
+        let identity = Identity { user_agent, init_script, signing, host_headers };
         let pid = process.as_ref().map(Process::pid);
         Ok(RunningBrowser { cdp, pid, process: Mutex::new(process), proxy, identity })
     }

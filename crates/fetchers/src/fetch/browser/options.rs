@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::fetch::host_headers::HostHeaders;
 use crate::fetch::signing::RequestSigner;
 
 /// Settings of a [`BrowserFetcher`](super::BrowserFetcher). Start from [`BrowserOptions::default`] or
@@ -26,6 +27,9 @@ pub struct BrowserOptions {
     pub init_script: Option<String>,
     /// Signs requests of the pages. None: no request is signed.
     pub signing: Option<BrowserSigning>,
+    /// Headers of requests to some hosts: those for the page's document, each redirect included, and those of a page to its
+    /// own site. They replace others of the same names.
+    pub host_headers: HostHeaders,
 }
 
 /// Signatures of a browser's requests.
@@ -82,6 +86,7 @@ impl Default for BrowserOptions {
             user_agent: UserAgent::default(),
             init_script: None,
             signing: None,
+            host_headers: HostHeaders::default(),
         }
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! Must not know: sockets, and what a page is.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -132,7 +133,7 @@ pub(super) struct RequestPattern {
     pub(super) resource_type: Option<&'static str>,
     /// None for all URLs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) url_pattern: Option<&'static str>,
+    pub(super) url_pattern: Option<Cow<'static, str>>,
     /// `Request` or `Response`.
     pub(super) request_stage: &'static str,
 }
@@ -165,7 +166,8 @@ mod tests {
     #[test]
     fn commands_are_written_as_the_protocol_names_them() {
         let document = RequestPattern { resource_type: Some("Document"), url_pattern: None, request_stage: "Response" };
-        let https = RequestPattern { resource_type: None, url_pattern: Some("https://*"), request_stage: "Request" };
+        let https =
+            RequestPattern { resource_type: None, url_pattern: Some("https://*".into()), request_stage: "Request" };
         let patterns = vec![document, https];
         assert_eq!(
             params(EnableFetch { patterns, handle_auth_requests: true }),

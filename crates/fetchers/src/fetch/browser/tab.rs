@@ -6,6 +6,7 @@
 //! Invariants: every wait ends with the browser or is cut off by the caller's deadline. Dropping the future disposes of
 //! the tab.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -25,8 +26,9 @@ use super::protocol::{
 use crate::fetch::body::{Body, BodyCollector, BodyError};
 use crate::fetch::browser::page_load::{Action, Document, Failure, LoadState, OutgoingRequest, PageLoad};
 use crate::fetch::browser::settle::{self, Look, SettleCheck};
+use crate::fetch::host_headers::HostHeaders;
 use crate::fetch::proxy::FilteringProxy;
-use crate::fetch::signing::{NAMES, RequestSigner};
+use crate::fetch::signing::{RequestSigner, SIGNATURE};
 use crate::fetch::{LimitMet, Limits};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::Header;
@@ -55,6 +57,8 @@ pub(super) struct Identity {
     pub(super) init_script: Option<String>,
     /// Signs requests.
     pub(super) signing: Option<BrowserSigning>,
+    /// Headers of requests to some hosts.
+    pub(super) host_headers: HostHeaders,
 }
 
 /// A loaded page, before it becomes a response.
@@ -75,6 +79,7 @@ pub(super) struct Tab {
     /// User and password for the proxy.
     credentials: (String, String),
     signer: Option<RequestSigner>,
+    host_headers: HostHeaders,
     events: mpsc::UnboundedReceiver<Event>,
 }
 
@@ -120,7 +125,8 @@ impl Tab {
         let (user, password) = proxy.credentials();
         let credentials = (user.to_owned(), password.to_owned());
         let signer = identity.signing.as_ref().map(|signing| signing.signer.clone());
-        let tab = Self { cdp: cdp.clone(), context, session, target, credentials, signer, events };
+        let host_headers = identity.host_headers.clone();
+        let tab = Self { cdp: cdp.clone(), context, session, target, credentials, signer, host_headers, events };
         tab.set_up(identity).await?;
         Ok(tab)
     }
@@ -134,6 +140,7 @@ impl Tab {
         // for a document; for all others it remembers the credentials for the proxy.
         let mut patterns = vec![documents("Request"), documents("Response")];
         patterns.extend(identity.signing.iter().flat_map(signed_patterns));
+        patterns.extend(host_patterns(&identity.host_headers));
         let intercept = EnableFetch { patterns, handle_auth_requests: true };
         let user_agent = async {
             match &identity.user_agent {
@@ -295,7 +302,11 @@ impl Tab {
         match action {
             Action::None => {}
             Action::Continue(request_id) => self.send(ContinueRequest { request_id, headers: None }),
-            Action::Sign(request) => self.sign(request),
+            Action::AddHeaders(request) => {
+                if let Err(why) = self.add_headers(request) {
+                    load.cannot_sign(why);
+                }
+            }
             Action::Authenticate { request, to_proxy } => {
                 let (username, password) = self.credentials.clone();
                 let auth_challenge_response = match to_proxy {
@@ -308,24 +319,40 @@ impl Tab {
         }
     }
 
-    /// Continues a request with a signature, if it is one that is signed.
-    fn sign(&self, request: OutgoingRequest) {
-        let OutgoingRequest { id: request_id, method, url, headers } = request;
-        let signature = self.signer.as_ref().and_then(|signer| signer.sign(&method, &url, None));
-        let unsigned = ContinueRequest { request_id, headers: None };
-        let Some(signature) = signature else { return self.send(unsigned) };
+    /// Continues a request with a signature, if it is one that is signed, and with the headers of its host.
+    ///
+    /// # Errors
+    /// The reason why nothing can be signed now. The request stays paused.
+    fn add_headers(&self, request: OutgoingRequest) -> Result<(), String> {
+        let OutgoingRequest { id: request_id, method, url, headers, is_signed, gets_host_headers } = request;
+        let given = self.host_headers.for_url(&url).filter(|_| gets_host_headers);
+        let has_signature = given.is_some_and(|given| given.contains_key(SIGNATURE));
+        let signer = self.signer.as_ref().filter(|_| is_signed && !has_signature);
+        let signature = signer.map(|signer| signer.sign(&method, &url, None)).transpose()?.flatten();
+        let entry = |name: &str, value: &str| HeaderEntry { name: name.into(), value: value.into() };
+        let signed = signature.iter().flat_map(|signature| signature.headers());
+        let mut added: Vec<HeaderEntry> = signed.map(|(name, value)| entry(name, value)).collect();
+        let given = given.into_iter().flatten();
+        added.extend(given.filter_map(|(name, value)| Some(entry(name.as_str(), value.to_str().ok()?))));
+        let plain = ContinueRequest { request_id, headers: None };
+        if added.is_empty() {
+            self.send(plain);
+            return Ok(());
+        }
         // Scripts of the page can set headers too.
-        let own = headers.into_iter().filter(|header| !NAMES.iter().any(|name| header.name.eq_ignore_ascii_case(name)));
-        let own = own.map(|header| HeaderEntry { name: header.name, value: header.value });
-        let added = signature.headers().map(|(name, value)| HeaderEntry { name: name.into(), value: value.into() });
-        let signed = ContinueRequest { headers: Some(own.chain(added).collect()), ..unsigned.clone() };
+        let is_own = |header: &Header| added.iter().all(|added| !header.name.eq_ignore_ascii_case(&added.name));
+        let own =
+            headers.into_iter().filter(is_own).map(|header| HeaderEntry { name: header.name, value: header.value });
+        let headers = own.collect::<Vec<_>>().into_iter().chain(added).collect();
+        let with_headers = ContinueRequest { headers: Some(headers), ..plain.clone() };
         let (cdp, session) = (self.cdp.clone(), self.session.clone());
         // A request whose headers Chromium refuses would stay paused forever.
         tokio::spawn(async move {
-            if let Err(CallError::Refused { .. }) = cdp.call(Some(&session), signed).await {
-                cdp.send(Some(&session), unsigned);
+            if let Err(CallError::Refused { .. }) = cdp.call(Some(&session), with_headers).await {
+                cdp.send(Some(&session), plain);
             }
         });
+        Ok(())
     }
 
     /// Reads the bytes behind a paused request (content-decoded).
@@ -459,12 +486,21 @@ impl Tab {
 
 /// Returns the requests that are paused besides documents, to be signed.
 fn signed_patterns(signing: &BrowserSigning) -> Vec<RequestPattern> {
-    let all = |url| RequestPattern { resource_type: None, url_pattern: Some(url), request_stage: "Request" };
     match signing.scope {
         SignatureScope::Document => Vec::new(),
-        _ if signing.signer.signs_loopback() => vec![all("https://*"), all("http://*")],
-        _ => vec![all("https://*")],
+        _ if signing.signer.signs_loopback() => vec![outgoing("https://*"), outgoing("http://*")],
+        _ => vec![outgoing("https://*")],
     }
+}
+
+/// Returns the requests that are paused besides documents, to get the headers of their host.
+fn host_patterns(headers: &HostHeaders) -> impl Iterator<Item = RequestPattern> {
+    headers.hosts().flat_map(|host| [format!("https://{host}/*"), format!("https://{host}:*")]).map(outgoing)
+}
+
+/// Returns the pattern for requests to URLs, before they go out.
+fn outgoing(urls: impl Into<Cow<'static, str>>) -> RequestPattern {
+    RequestPattern { resource_type: None, url_pattern: Some(urls.into()), request_stage: "Request" }
 }
 
 fn header_map(headers: &[Header]) -> HeaderMap {

@@ -111,7 +111,8 @@ impl CommandFetcher {
         self.check(request.url).await?;
         let running = self.running(started + request.limits.deadline).await?;
         let url = request.url.as_str();
-        let signature = self.signer.as_ref().and_then(|signer| signer.headers(request.url));
+        let signature = self.signer.as_ref().map(|signer| signer.headers(request.url)).transpose();
+        let signature = signature.map_err(|why| FetchError::unsigned(why, started.elapsed()))?.flatten();
         let mut pending = running
             .send(|id| wire::request_line(id, url, request.limits, signature.as_ref()))
             .map_err(|e| error(ErrorKind::NetworkError, e))?;

@@ -11,10 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{
-    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONNECTION, CONTENT_LENGTH, HOST, PROXY_AUTHORIZATION, TE,
-    TRANSFER_ENCODING, UPGRADE, USER_AGENT,
-};
+use http::header::{ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body_util::Empty;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -28,6 +25,7 @@ use super::connector::Connector;
 use super::decode;
 use crate::fetch::address_guard::AddressGuard;
 use crate::fetch::dial::{Dialer, Resolve, SystemResolver};
+use crate::fetch::host_headers::{HostHeaders, is_of_transport};
 use crate::fetch::http::tracked_connection::TrackingConnector;
 use crate::fetch::signing::RequestSigner;
 use crate::fetch::upstream::Upstream;
@@ -69,6 +67,8 @@ pub struct HttpFetcherBuilder {
     pub(super) temp_dir: Option<PathBuf>,
     pub(super) keeps_exchange: bool,
     pub(super) signer: Option<RequestSigner>,
+    pub(super) requires_signature: bool,
+    pub(super) host_headers: HostHeaders,
 }
 
 impl fmt::Debug for HttpFetcherBuilder {
@@ -93,6 +93,8 @@ impl Default for HttpFetcherBuilder {
             temp_dir: None,
             keeps_exchange: false,
             signer: None,
+            requires_signature: true,
+            host_headers: HostHeaders::default(),
         }
     }
 }
@@ -181,10 +183,26 @@ impl HttpFetcherBuilder {
     }
 
     /// Signs each request that goes out, redirects and resends included. A request that is refused with a wish for another
-    /// signature is sent once more. Default: none is signed.
+    /// signature is sent once more. Plain http is not signed. Default: none is signed.
     #[must_use]
     pub fn signer(mut self, signer: impl Into<RequestSigner>) -> Self {
         self.signer = Some(signer.into());
+        self
+    }
+
+    /// Sets whether the fetcher is [unavailable](crate::fetch::FetchError::unavailable) while nothing can be signed (no key
+    /// is valid, or the clock is wrong). Otherwise its requests then go out without a signature. Default: yes.
+    #[must_use]
+    pub fn require_signature(mut self, required: bool) -> Self {
+        self.requires_signature = required;
+        self
+    }
+
+    /// Sets headers of requests to some hosts, each redirect included. They replace others of the same names. A request with
+    /// a `Signature` among them is not signed. No kept request has them. Default: none.
+    #[must_use]
+    pub fn host_headers(mut self, headers: HostHeaders) -> Self {
+        self.host_headers = headers;
         self
     }
 
@@ -245,9 +263,7 @@ fn request_headers(configured: &[(String, String)]) -> Result<HeaderMap, BuildEr
     for (name, value) in configured {
         let bad = || BuildError::Header { name: name.clone() };
         let parsed = HeaderName::try_from(name.as_str()).map_err(|_| bad())?;
-        let of_transport =
-            [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, TE, UPGRADE, ACCEPT_ENCODING, PROXY_AUTHORIZATION];
-        if of_transport.contains(&parsed) {
+        if is_of_transport(&parsed) {
             return Err(BuildError::TransportHeader { name: name.clone() });
         }
         headers.insert(parsed, HeaderValue::try_from(value.as_str()).map_err(|_| bad())?);

@@ -30,11 +30,21 @@ pub(super) struct Failure {
     pub(super) stopped: bool,
     /// Whether the host refused the connection.
     pub(super) refused: bool,
+    /// Whether the fetcher cannot sign now.
+    pub(super) unsigned: bool,
 }
 
 impl Failure {
     pub(super) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), local: false, limit: None, stopped: false, refused: false }
+        Self {
+            kind,
+            message: message.into(),
+            local: false,
+            limit: None,
+            stopped: false,
+            refused: false,
+            unsigned: false,
+        }
     }
 
     /// Returns the failure of a response that exceeds `limit`.
@@ -47,9 +57,17 @@ impl Failure {
         Self::new(ErrorKind::TooLarge, "the server floods the connection with data that is neither headers nor a body")
     }
 
+    /// Returns the failure of a request that has to be signed and cannot be.
+    pub(super) fn of_signing(why: String) -> Self {
+        Self { unsigned: true, ..Self::new(ErrorKind::LocalFault, why) }
+    }
+
     /// Returns the error of the fetcher.
     pub(super) fn into_error(self, duration: Duration) -> FetchError {
-        let Self { kind, message, local, limit, stopped, refused } = self;
+        let Self { kind, message, local, limit, stopped, refused, unsigned } = self;
+        if unsigned {
+            return FetchError::unsigned(message, duration);
+        }
         FetchError { local, limit, stopped, refused, ..FetchError::new(kind, message, duration) }
     }
 

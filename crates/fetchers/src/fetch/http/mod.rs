@@ -43,6 +43,7 @@ use url::Url;
 use super::body::BodyCollector;
 use super::{Exchange, FetchFuture, Fetcher, LimitMet, Limits, Redirect, RedirectGate, Request, Response, Validators};
 use crate::fetch::address_guard::AddressGuard;
+use crate::fetch::host_headers::{HostHeaders, replace};
 use crate::fetch::redirect_gate::within;
 use crate::fetch::signing::{RequestSigner, SIGNATURE};
 use fetchwise_types::attempt::error_kind::ErrorKind;
@@ -90,6 +91,8 @@ pub struct HttpFetcher {
     temp_dir: Option<PathBuf>,
     keeps_exchange: bool,
     signer: Option<RequestSigner>,
+    requires_signature: bool,
+    host_headers: HostHeaders,
 }
 
 /// Access to a proxy that takes plain requests.
@@ -127,6 +130,8 @@ impl HttpFetcherBuilder {
             temp_dir: self.temp_dir,
             keeps_exchange: self.keeps_exchange,
             signer: self.signer,
+            requires_signature: self.requires_signature,
+            host_headers: self.host_headers,
         })
     }
 }
@@ -322,12 +327,21 @@ impl HttpFetcher {
                     }
                 }
             }
+            let given = self.host_headers.for_url(url);
+            let signer = self.signer.as_ref().filter(|_| given.is_none_or(|given| !given.contains_key(SIGNATURE)));
             // After all other headers, and again for each request that goes out.
-            let signature = self.signer.as_ref().and_then(|signer| signer.sign("GET", url, second.as_ref()));
+            let signature = match signer.map(|signer| signer.sign("GET", url, second.as_ref())).transpose() {
+                Ok(signature) => signature.flatten(),
+                Err(why) if self.requires_signature => return Err(Failure::of_signing(why)),
+                Err(_) => None,
+            };
             if let Some(signature) = &signature {
                 signature.add_to(request.headers_mut());
             }
-            let sent = self.keeps_exchange.then(|| sent_headers(url, request.headers()));
+            if let Some(given) = given {
+                replace(request.headers_mut(), given);
+            }
+            let sent = self.keeps_exchange.then(|| sent_headers(url, request.headers(), given));
             // After the copy of the request: a proxy's password is not part of it.
             let proxy = self.proxy.as_ref().filter(|_| url.scheme() == "http");
             if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.clone()) {
@@ -439,12 +453,14 @@ fn headers_as_text(headers: &HeaderMap) -> Vec<Header> {
 }
 
 /// Returns the headers of a request, including the one that the client adds, named as HTTP/1.1 writes them. A signature is
-/// left out: for a minute it would let others repeat the request as this crawler.
-fn sent_headers(url: &Url, headers: &HeaderMap) -> Vec<Header> {
+/// left out: for a minute it would let others repeat the request as this crawler. So are the headers that were `given` to the
+/// crawler for this host.
+fn sent_headers(url: &Url, headers: &HeaderMap, given: Option<&HeaderMap>) -> Vec<Header> {
     let host = url.host_str().unwrap_or_default();
     let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
     let mut sent = vec![Header::new("Host", host)];
-    let shown = headers_as_text(headers).into_iter().filter(|header| header.name != SIGNATURE.as_str());
+    let is_secret = |name: &str| name == SIGNATURE.as_str() || given.is_some_and(|given| given.contains_key(name));
+    let shown = headers_as_text(headers).into_iter().filter(|header| !is_secret(&header.name));
     sent.extend(shown.map(|header| Header::new(title_case(&header.name), header.value)));
     sent
 }

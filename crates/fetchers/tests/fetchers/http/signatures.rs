@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use fetchwise::fetch::host_headers::HostHeaders;
 use fetchwise::fetch::http::{HttpFetcher, HttpFetcherBuilder};
 use fetchwise::identity::{Form, FormSetting};
 use fetchwise::robots::location;
@@ -19,7 +20,7 @@ use url::Url;
 use web_bot_auth::keyring::KeyRing;
 
 use super::harness::*;
-use crate::signed::{ReceivedRequest, keyring, signer};
+use crate::signed::{ReceivedRequest, keyring, see_wrong_clock, signer};
 
 impl ReceivedRequest {
     fn with_header(&self, name: &str, change: impl Fn(&str) -> String) -> Self {
@@ -453,6 +454,60 @@ async fn a_refusal_that_shows_another_form_gets_that_form() {
         // A form that is set stays.
         let site = Refusing::start(|_| Some((403, &[("cf-ray", "1")]))).await;
         assert_eq!(site.get(&signing(FormSetting::Always(Form::Dictionary)).0).await.2.len(), 1);
+    })
+    .await;
+}
+
+/// The bug: such a request went out without a signature, and was evidence about requests that have one.
+#[tokio::test]
+async fn a_request_that_cannot_be_signed_is_not_made_unless_the_fetcher_may() {
+    bounded(async {
+        let sites = Sites::start().await;
+        let signer = Arc::new(signer(FormSetting::Auto));
+        let fetcher = sites.builder().signer(Arc::clone(&signer)).build().unwrap();
+        get_with(&fetcher, &sites.url(0, "/a"), &limits()).await.unwrap();
+        assert_eq!(std::mem::take(&mut *sites.seen.lock().unwrap()).len(), 1);
+        see_wrong_clock(&signer);
+        let error = get_with(&fetcher, &sites.url(0, "/b"), &limits()).await.unwrap_err();
+        assert!(error.unavailable && error.local && error.message.contains("clock is 1"), "{error:?}");
+        assert!(sites.seen.lock().unwrap().is_empty());
+        // Plain http is never signed, and so needs no clock. What it leads to does.
+        let to = sites.url(0, "/c").to_string();
+        let plain = Server::http(move |_| redirect(302, &to)).await;
+        let error = get_with(&fetcher, &plain.url("/"), &limits()).await.unwrap_err();
+        assert!(error.unavailable && sites.seen.lock().unwrap().is_empty(), "{error:?}");
+        let robots = sites.builder().signer(signer).require_signature(false).build().unwrap();
+        get_with(&robots, &sites.url(0, "/robots.txt"), &limits()).await.unwrap();
+        assert!(sites.seen.lock().unwrap().pop().unwrap().header("signature").is_none());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_headers_of_a_host_go_to_each_hop_on_it_and_replace_a_signature() {
+    bounded(async {
+        let sites = Sites::start().await;
+        let mut headers = HostHeaders::default();
+        headers.set(NAMES[0], "Signature: sig=:AAAA:\nX-Shop: hunter2").unwrap();
+        let way = [sites.url(0, "/1"), sites.url(1, "/2"), sites.url(0, "/3")];
+        for (from, to) in way.iter().zip(&way[1..]) {
+            sites.plan.lock().unwrap().insert(from.to_string(), to.to_string());
+        }
+        let signer = Arc::new(signer(FormSetting::Auto));
+        let keys = keyring(&signer.keys());
+        let builder = sites.builder().keep_exchange(true).signer(signer).host_headers(headers);
+        let response = get_with(&builder.build().unwrap(), &way[0], &limits()).await.unwrap();
+        let seen = std::mem::take(&mut *sites.seen.lock().unwrap());
+        for (number, request) in seen.iter().enumerate() {
+            let got = [request.header("x-shop"), request.header("signature-input")];
+            match number {
+                1 => assert!(got[0].is_none() && request.is_valid(&keys), "{request:?}"),
+                _ => assert_eq!((got, request.header("signature")), ([Some("hunter2"), None], Some("sig=:AAAA:"))),
+            }
+        }
+        assert_eq!(seen.len(), 3);
+        let kept = format!("{:?}", response.exchange);
+        assert!(!kept.contains("hunter2") && !kept.contains("AAAA") && !kept.contains("X-Shop"), "{kept}");
     })
     .await;
 }

@@ -20,6 +20,7 @@ use events::{AuthRequired, Data, Dialog, ExtraInfo, Failed, Finished, Navigated,
 use super::cdp::Event;
 use super::errors;
 use super::options::SignatureScope;
+use crate::fetch::host_headers::HostHeaders;
 use crate::fetch::proxy::{ERROR_HEADER, own_failure};
 use crate::fetch::{LimitMet, Limits};
 use fetchwise_types::attempt::error_kind::ErrorKind;
@@ -41,8 +42,8 @@ pub(super) enum Action {
     None,
     /// Continue the paused request.
     Continue(String),
-    /// Continue the paused request with a signature.
-    Sign(OutgoingRequest),
+    /// Continue the paused request with further headers.
+    AddHeaders(OutgoingRequest),
     /// Close the open dialog.
     CloseDialog { accept: bool },
     /// Respond to a password request: with the proxy's password, or with none.
@@ -58,6 +59,10 @@ pub(super) struct OutgoingRequest {
     pub(super) url: Url,
     /// All headers that are known by now.
     pub(super) headers: Vec<Header>,
+    /// Whether it is to be signed, if requests to its URL are.
+    pub(super) is_signed: bool,
+    /// Whether it gets the headers of its host.
+    pub(super) gets_host_headers: bool,
 }
 
 /// The state of a page load.
@@ -88,12 +93,14 @@ pub(super) struct Failure {
     pub(super) local: bool,
     /// Limit of the request that ended the load.
     pub(super) limit: Option<LimitMet>,
+    /// Whether the browser signs its requests and cannot sign now.
+    pub(super) unsigned: bool,
 }
 
 impl Failure {
     /// Returns a failure whose reason is known.
     pub(super) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), ask_proxy: None, local: false, limit: None }
+        Self { kind, message: message.into(), ask_proxy: None, local: false, limit: None, unsigned: false }
     }
 
     /// Returns the failure of a page that exceeds `limit`.
@@ -142,7 +149,8 @@ pub(super) struct PageLoad {
     cookies: Option<(String, Option<u16>, Vec<Header>)>,
     /// Requests that are signed, if any.
     signs: Option<SignatureScope>,
-    /// Loaders of requests, if only those of the page's site are signed: a request may be one of the document before.
+    host_headers: HostHeaders,
+    /// Loaders of requests, if those to the page's site get further headers: a request may be one of the document before.
     loaders: HashMap<String, String>,
     /// Head of a response to the main frame that nothing has taken yet.
     response_head: Option<(Url, Vec<Header>)>,
@@ -184,6 +192,7 @@ impl PageLoad {
             aborted: None,
             cookies: None,
             signs: None,
+            host_headers: HostHeaders::default(),
             loaders: HashMap::new(),
             response_head: None,
         }
@@ -192,6 +201,17 @@ impl PageLoad {
     /// Sets the requests that are signed.
     pub(super) fn signing(self, signs: Option<SignatureScope>) -> Self {
         Self { signs, ..self }
+    }
+
+    /// Sets the headers of requests to some hosts.
+    pub(super) fn host_headers(self, host_headers: HostHeaders) -> Self {
+        Self { host_headers, ..self }
+    }
+
+    /// Ends the load: one of its requests cannot be signed.
+    pub(super) fn cannot_sign(&mut self, why: String) {
+        let failure = Failure { unsigned: true, ..Failure::new(ErrorKind::LocalFault, why) };
+        self.stop(FinalState::Failed(failure));
     }
 
     /// Returns the head of the newest response to the main frame, once, if requests are signed.
@@ -323,7 +343,7 @@ impl PageLoad {
         {
             self.changed = now;
         }
-        if self.signs == Some(SignatureScope::Site) {
+        if self.signs == Some(SignatureScope::Site) || !self.host_headers.is_empty() {
             self.loaders.insert(event.request_id.clone(), event.loader_id.clone());
         }
         let is_main = event.kind.as_deref() == Some("Document")
@@ -439,8 +459,11 @@ impl PageLoad {
     fn on_paused(&mut self, event: Paused, _now: Instant) -> Action {
         let main = event.frame_id.as_deref() == Some(self.main_frame.as_str())
             && event.resource_type.as_deref() == Some("Document");
-        if event.is_outgoing() && self.is_signed(&event, main) {
-            return outgoing(event);
+        if event.is_outgoing() {
+            let (is_signed, gets_host_headers) = (self.is_signed(&event, main), self.gets_host_headers(&event, main));
+            if is_signed || gets_host_headers {
+                return outgoing(event, is_signed, gets_host_headers);
+            }
         }
         let request = event.request_id;
         let Some(status) = event.response_status_code.filter(|_| main && self.final_state.is_none()) else {
@@ -497,11 +520,20 @@ impl PageLoad {
             None => false,
             Some(SignatureScope::Document) => is_main,
             Some(SignatureScope::All) => true,
-            Some(SignatureScope::Site) => {
-                let page = || self.page_of(event.network_id.as_deref());
-                is_main || page().is_some_and(|page| is_same_site(&page.url, &event.request.url))
-            }
+            Some(SignatureScope::Site) => is_main || self.is_of_its_site(event),
         }
+    }
+
+    /// Returns whether a request gets the headers of its host. Pages of other sites cannot make use of them.
+    fn gets_host_headers(&self, event: &Paused, is_main: bool) -> bool {
+        let has_headers = || Url::parse(&event.request.url).is_ok_and(|url| self.host_headers.for_url(&url).is_some());
+        !self.host_headers.is_empty() && has_headers() && (is_main || self.is_of_its_site(event))
+    }
+
+    /// Returns whether a page makes a request to its own site.
+    fn is_of_its_site(&self, event: &Paused) -> bool {
+        let page = self.page_of(event.network_id.as_deref());
+        page.is_some_and(|page| is_same_site(&page.url, &event.request.url))
     }
 
     /// Returns the page that makes a request. None while the old page may still make requests and the new one already
@@ -574,12 +606,13 @@ impl PageLoad {
     }
 }
 
-/// Returns the action for a request that is signed.
-fn outgoing(event: Paused) -> Action {
+/// Returns the action for a request that gets further headers.
+fn outgoing(event: Paused, is_signed: bool, gets_host_headers: bool) -> Action {
     let Ok(url) = Url::parse(&event.request.url) else { return Action::Continue(event.request_id) };
     let headers = event.request.headers.into_iter();
     let headers = headers.filter_map(|(name, value)| Some(Header::new(name, value.as_str()?))).collect();
-    Action::Sign(OutgoingRequest { id: event.request_id, method: event.request.method, url, headers })
+    let (id, method) = (event.request_id, event.request.method);
+    Action::AddHeaders(OutgoingRequest { id, method, url, headers, is_signed, gets_host_headers })
 }
 
 #[cfg(test)]

@@ -238,12 +238,14 @@ fn is_signed(test: &mut TestLoad, id: &str, url: &str, frame: &str, kind: &str) 
         "request": {"url": url, "method": "GET", "headers": {"A": "b"}}});
     match test.on(0, "Fetch.requestPaused", params) {
         Action::Continue(_) => false,
-        Action::Sign(request) => {
+        Action::AddHeaders(request) => {
             let expected = OutgoingRequest {
                 id: "p".to_owned(),
                 method: "GET".to_owned(),
                 url: url.parse().unwrap(),
                 headers: vec![Header::new("A", "b")],
+                is_signed: true,
+                gets_host_headers: false,
             };
             assert_eq!(request, expected);
             true
@@ -279,6 +281,49 @@ fn the_scope_says_which_requests_are_signed() {
         let rest = rest.map(|(url, frame, kind)| is_signed(&mut test, "x", url, frame, kind));
         assert_eq!([&[document][..], &rest].concat(), expected, "{scope:?}");
     }
+}
+
+#[test]
+fn the_headers_of_a_host_go_to_its_pages_and_what_they_load_from_it() {
+    let TestLoad { load, start } = TestLoad::new();
+    let mut headers = HostHeaders::default();
+    headers.set("shop.example", "X-Token: 1").unwrap();
+    let mut test = TestLoad { load: load.host_headers(headers), start };
+    let got = |test: &mut TestLoad, url: &str, kind: &str, id: &str| {
+        let params = json!({"requestId": "p", "networkId": id, "frameId": "top", "resourceType": kind,
+            "request": {"url": url, "method": "GET", "headers": {}}});
+        match test.on(0, "Fetch.requestPaused", params) {
+            Action::Continue(_) => false,
+            Action::AddHeaders(request) => {
+                assert!(request.gets_host_headers && !request.is_signed, "{request:?}");
+                true
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    for (page, expected) in [
+        ("https://shop.example/", [true, true, false, false]),
+        ("https://www.shop.example/", [false, true, false, false]),
+        ("https://other.example/", [false, false, false, false]),
+        ("http://shop.example/", [false, true, false, false]),
+    ] {
+        let id = page;
+        test.request(0, id, page, "Document");
+        let document = got(&mut test, page, "Document", id);
+        test.response(1, id, page, 200, json!([{"name": "Content-Type", "value": "text/html"}]));
+        test.on(1, "Page.frameNavigated", json!({"frame": {"id": "top", "loaderId": id, "url": page}}));
+        let rest = ["https://shop.example/a.js", "https://cdn.shop.example/a.js", "http://shop.example/a.js"];
+        let rest = rest.map(|url| got(&mut test, url, "Script", "x"));
+        assert_eq!([&[document][..], &rest].concat(), expected, "{page}");
+    }
+}
+
+#[test]
+fn a_page_whose_request_cannot_be_signed_ends() {
+    let mut test = signing(Some(SignatureScope::Document));
+    test.load.cannot_sign("no key".to_owned());
+    let LoadState::Failed(failure) = test.load.state(test.at(0)) else { panic!("it goes on") };
+    assert!(failure.unsigned && failure.message == "no key", "{failure:?}");
 }
 
 #[test]
