@@ -1,14 +1,20 @@
 """Whether requests that fetchwise signs are verified by http-message-signatures, which shares no code with it.
 
-    python .ci/signed_requests.py PROGRAM
+    python .ci/signed_requests.py PROGRAM REQUESTS
 
 Fetches a thousand pages of TLS servers on loopback, with redirects between them, in both forms of Signature-Agent.
+
+REQUESTS has requests that the tests of the fetchers received or signed, as lines of JSON: by HTTP/1.1 and HTTP/2, at names, IDN names and IPv6
+addresses. This writes the file:
+
+    FETCHWISE_RECORD_SIGNED_REQUESTS=REQUESTS cargo test --workspace --all-features --test fetchers a_thousand_random_requests
 """
 
 import base64
 import json
 import pathlib
 import random
+import re
 import ssl
 import subprocess
 import sys
@@ -18,15 +24,19 @@ from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature as WrongSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.x509.oid import NameOID
-from http_message_signatures import HTTPMessageVerifier, MappingKeyResolver, algorithms
+from http_message_signatures import HTTPMessageVerifier, InvalidSignature, MappingKeyResolver, algorithms
 
 URLS_OF_A_FORM = 500
+RECORDED_OF_A_FORM = 500
+PRICE = "crawler-max-price"
 PARTS = ["a", "b%20c", "%E4%B8%AD", "x+y", "~u", "%2F", "a;v=1", "q=1,2", "(x)", "*", "A-Z_0.9"]
 PLAN: dict[str, str] = {}
 SEEN: list[SimpleNamespace] = []
@@ -92,26 +102,74 @@ def run(program: str, folder: pathlib.Path, *args: str) -> str:
     return ran.stdout
 
 
-def is_valid(keys: MappingKeyResolver, request: SimpleNamespace) -> bool:
-    verifier = HTTPMessageVerifier(signature_algorithm=algorithms.ED25519, key_resolver=keys)
+class RecordVerifier(HTTPMessageVerifier):
+    """A verifier of requests that were recorded some minutes ago."""
+
+    max_clock_skew = timedelta(hours=1)
+
+
+def keys_of(jwks: dict[str, str]) -> MappingKeyResolver:
+    """The keys with these ids, from their `x`."""
+    raw = {kid: base64.urlsafe_b64decode(x + "=") for kid, x in jwks.items()}
+    public = {kid: Ed25519PublicKey.from_public_bytes(key) for kid, key in raw.items()}
+    return MappingKeyResolver(public_keys=public, private_keys={})
+
+
+def is_valid(keys: MappingKeyResolver, request: SimpleNamespace, verifier: type = HTTPMessageVerifier) -> bool:
+    checks = verifier(signature_algorithm=algorithms.ED25519, key_resolver=keys)
     try:
-        return len(verifier.verify(request, expect_tag="web-bot-auth", require_components=["@authority"])) == 1
-    except Exception:
-        return False
+        return len(checks.verify(request, expect_tag="web-bot-auth", require_components=["@authority"])) == 1
+    except InvalidSignature as error:
+        # Any other reason would say nothing about what the signature covers.
+        if isinstance(error.__cause__, WrongSignature):
+            return False
+        raise
 
 
 def changed(request: SimpleNamespace) -> list[SimpleNamespace]:
+    """The request, changed in one place each: method, authority, path, a bit, agent, time, and the price if it has one."""
     with_ = lambda **new: SimpleNamespace(**{**vars(request), **new})
-    label, value = request.headers["Signature"].split("=", 1)
-    signature = bytearray(base64.b64decode(value.strip(":")))
-    signature[random.randrange(64)] ^= 1 << random.randrange(8)
-    flipped = f"{label}=:{base64.b64encode(signature).decode()}:"
-    return [
+    with_header = lambda wanted, change: with_(
+        headers={name: change(value) if name.lower() == wanted else value for name, value in request.headers.items()}
+    )
+
+    def flip(header: str) -> str:
+        label, value = header.split("=", 1)
+        signature = bytearray(base64.b64decode(value.strip(":")))
+        signature[random.randrange(64)] ^= 1 << random.randrange(8)
+        return f"{label}=:{base64.b64encode(signature).decode()}:"
+
+    parts = urlsplit(request.url)
+    other_port = parts.netloc[:-1] + str((int(parts.netloc[-1]) + 1) % 10)
+    earlier = lambda value: re.sub(r";created=(\d+)", lambda found: f";created={int(found[1]) - 1}", value)
+    others = [
         with_(method="HEAD"),
-        with_(url=request.url.replace("https://", "https://x", 1)),
-        with_(url=request.url.replace("?", "x?", 1) if "?" in request.url else request.url + "x"),
-        with_(headers={**request.headers, "Signature": flipped}),
+        with_(url=parts._replace(netloc=other_port).geturl()),
+        with_(url=parts._replace(path=f"{parts.path}x").geturl()),
+        with_header("signature", flip),
+        with_header("signature-agent", lambda value: value.replace("bot.", "bad.")),
+        with_header("signature-input", earlier),
     ]
+    if any(name.lower() == PRICE for name in request.headers):
+        others.append(with_header(PRICE, lambda value: value.replace("USD 0.", "USD 1.")))
+    return others
+
+
+def check_recorded(file: pathlib.Path) -> None:
+    requests = [SimpleNamespace(**json.loads(line)) for line in file.read_text().splitlines()]
+    assert {request.version for request in requests} == {"HTTP/1.1", "HTTP/2.0"}
+    hosts = {urlsplit(request.url).hostname for request in requests}
+    assert len(hosts) > 3 and any(host.startswith("xn--") for host in hosts), hosts
+    for form in ("Dictionary", "String"):
+        of_form = [request for request in requests if request.form == form]
+        priced = sum(PRICE in request.headers for request in of_form)
+        assert min(priced, len(of_form) - priced) >= RECORDED_OF_A_FORM, (priced, len(of_form))
+        for request in of_form:
+            keys = keys_of(request.keys)
+            assert is_valid(keys, request, RecordVerifier), f"a request is refused: {request}"
+            accepted = [other for other in changed(request) if is_valid(keys, other, RecordVerifier)]
+            assert not accepted, f"changed requests are accepted: {accepted[0]}"
+        print(f"{form}: {len(of_form)} recorded requests verify, {priced} of them with a price, and 0 changed ones")
 
 
 def main(program: str, folder: pathlib.Path) -> None:
@@ -126,10 +184,7 @@ def main(program: str, folder: pathlib.Path) -> None:
         (folder / "c.toml").write_text(f"{base}{section}form = '{form}'\n")
         run(program, folder, "identity", "directory", "--out", "site", "--config", "c.toml")
         published = json.loads((folder / "site/.well-known/http-message-signatures-directory").read_text())["keys"]
-        raw = lambda jwk: base64.urlsafe_b64decode(jwk["x"] + "=")
-        keys = MappingKeyResolver(
-            public_keys={jwk["kid"]: Ed25519PublicKey.from_public_bytes(raw(jwk)) for jwk in published}, private_keys={}
-        )
+        keys = keys_of({jwk["kid"]: jwk["x"] for jwk in published})
         SEEN.clear(), PLAN.clear()
         first, hops = [], 0
         for number in range(URLS_OF_A_FORM):
@@ -157,7 +212,8 @@ def main(program: str, folder: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 3:
         sys.exit(__doc__)
+    check_recorded(pathlib.Path(sys.argv[2]))
     with tempfile.TemporaryDirectory() as made:
         main(str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(made))

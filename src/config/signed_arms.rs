@@ -72,9 +72,12 @@ impl Config {
         self.listed(name).map_or(name == PROBE_FETCHER, FetcherConfig::is_plain)
     }
 
-    /// Returns whether fetchwise can sign the requests of a fetcher of the config.
+    /// Returns whether fetchwise can sign the requests of a fetcher of the config, or a client can to which a server
+    /// hands the signatures.
     fn is_signable(&self, name: &str) -> bool {
-        self.listed(name).is_some_and(FetcherConfig::can_sign)
+        let is_plain_client =
+            |fetcher: &FetcherConfig| fetcher.method() == FetchMethod::External && fetcher.spec().class == Class::Plain;
+        self.listed(name).is_some_and(|fetcher| fetcher.can_sign() || is_plain_client(fetcher))
     }
 
     fn listed(&self, name: &str) -> Option<&FetcherConfig> {
@@ -144,6 +147,10 @@ mod tests {
         assert_eq!(candidates(listed, SigningMode::Learned), ["direct_signed+", "direct_access?", "far?", "mine+"]);
         assert_eq!(candidates(listed, SigningMode::Always), ["direct_signed+", "far?", "mine+"]);
         assert_eq!(candidates(listed, SigningMode::Never), ["direct_access?", "far?"]);
+        // A client of a server has them.
+        let clients = "[[fetcher]]\nname = 'theirs'\nclass = 'plain'\n[[fetcher]]\nname = 'tab'\nclass = 'rendering'\n";
+        assert_eq!(candidates(clients, SigningMode::Learned), ["theirs?", "tab?"]);
+        assert_eq!(candidates(clients, SigningMode::Always), ["theirs+", "tab?"]);
         let mut config = Config::from_toml(listed, Path::new("c.toml")).unwrap();
         let names = |config: &Config| {
             let selector = config.selector().build().unwrap();

@@ -1,6 +1,6 @@
 //! Fetchers that sign: their unsigned twins, hosts that refuse them, and registrations at vendors.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fetchwise::attempt::Attempt;
@@ -8,9 +8,10 @@ use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::backoff::LEFT_FOR;
 use fetchwise::decision::Source;
 use fetchwise::fetch_result::{Block, FetchResult, Outcome};
-use fetchwise::heuristic::Heuristic;
+use fetchwise::heuristic::{ASKS_SIGNATURE, CHARGES, Heuristic};
 use fetchwise::registry::FetcherSpec;
-use fetchwise::selector::{AfterRefusal, SelectContext, Selector};
+use fetchwise::response::Header;
+use fetchwise::selector::{AfterRefusal, SelectContext, Selector, SelectorBuilder, Sink, SinkError};
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise::visit::{Step, VisitOutcome};
 use url::Url;
@@ -216,4 +217,79 @@ fn the_vendor_of_a_hosts_blocks_is_known() {
     assert_eq!(selector.block_vendor(&url("shop.example", 2)).as_deref(), Some("cloudflare"));
     visit(&selector, &url("open.example", 1), |_| Outcome::Content.into());
     assert_eq!(selector.block_vendor(&url("open.example", 2)), None);
+}
+
+/// Returns a block of `vendor` by a site that asks for a signature.
+fn block_that_asks(vendor: &str) -> FetchResult {
+    let mut block = block(vendor);
+    block.headers.push(Header::new("Accept-Signature", "sig1=(\"@authority\")"));
+    block
+}
+
+/// Behind one vendor, half of the hosts admit signed requests and ask for a signature. That tells them apart once enough
+/// hosts have shown it.
+#[test]
+fn a_host_that_asks_for_a_signature_gets_one_where_others_that_asked_admitted_it() {
+    const DAYS: i64 = 14;
+    let (clock, selector) = selector(&["browser_signed", "playwright", "playwright_stealth"], AfterRefusal::Escalate);
+    let fetchers = |page: &Url, first: &str, admits: bool| {
+        let mut visit = selector.visit(page).unwrap().prefer(first).unwrap();
+        let mut requests = Vec::new();
+        while let Step::Fetch(fetch) = visit.next() {
+            let answer = match fetch.fetcher() {
+                "playwright_stealth" => Outcome::Content.into(),
+                "browser_signed" if admits => Outcome::Content.into(),
+                _ if admits => block_that_asks("stony"),
+                _ => block("stony"),
+            };
+            requests.push(fetch.fetcher().to_owned());
+            visit.report(fetch, answer);
+        }
+        requests
+    };
+    for number in 0..DAYS {
+        clock.set(day(number));
+        for host in 0..320 {
+            for (page, first) in (0..).zip(["playwright", "browser_signed"]) {
+                let page = url(&format!("h{host}.example"), number as u32 * 10 + page);
+                fetchers(&page, first, host % 2 == 0);
+            }
+        }
+    }
+    clock.set(day(DAYS));
+    let second = |host, admits| fetchers(&url(host, 1), "playwright", admits)[1].clone();
+    assert_eq!(second("asks.example", true), "browser_signed");
+    assert_eq!(second("does-not-ask.example", false), "playwright_stealth");
+}
+
+/// Keeps the heuristics of recorded attempts.
+#[derive(Clone, Default)]
+struct RecordedHeuristics(Arc<Mutex<Vec<Vec<Heuristic>>>>);
+
+impl Sink for RecordedHeuristics {
+    fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
+        self.0.lock().unwrap().push(attempt.heuristics.iter().map(|tag| tag.heuristic.clone()).collect());
+        Ok(())
+    }
+}
+
+#[test]
+fn attempts_of_a_crawler_that_signs_say_that_the_site_asks_for_a_signature_or_a_price() {
+    for (names, signs) in [(&LEARNED[..], true), (&["direct_access", "playwright"][..], false)] {
+        let sink = RecordedHeuristics::default();
+        let builder = Selector::builder().sink(sink.clone()).around(start()).clock(Arc::new(Clock::fixed(start())));
+        let specs = names.iter().map(|name| FetcherSpec::by_name(name));
+        let selector = specs.fold(builder, SelectorBuilder::fetcher).build().unwrap();
+        visit(&selector, &url("asks.example", 1), |_| block_that_asks("stony"));
+        visit(&selector, &url("charges.example", 1), |_| FetchResult::from(Outcome::PaymentRequired).with_status(402));
+        visit(&selector, &url("open.example", 1), |_| Outcome::Content.into());
+        let recorded = sink.0.lock().unwrap();
+        for (kind, host) in [(ASKS_SIGNATURE, "asks.example"), (CHARGES, "charges.example")] {
+            for of_attempt in recorded.iter() {
+                let is_there = of_attempt.contains(&Heuristic::new("domain", host));
+                assert_eq!(of_attempt.contains(&Heuristic::flag(kind)), signs && is_there, "{names:?}: {of_attempt:?}");
+            }
+        }
+        assert!(recorded.len() >= 3);
+    }
 }

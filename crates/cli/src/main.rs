@@ -96,8 +96,10 @@ fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failure> {
     let table = if matches!(cli.command, Command::Export(_)) { global.router.take() } else { None };
     let mut settings = Settings::resolve(&global)?;
     settings.config.signing = match &cli.command {
-        // The crawlers of a server make their requests themselves. The demo's sites know no crawler.
-        Command::Serve(_) | Command::Demo(_) => Some(SigningMode::Never),
+        // Without --sign, the crawlers of a server sign nothing.
+        Command::Serve(args) if !args.sign => Some(SigningMode::Never),
+        // The demo's sites know no crawler.
+        Command::Demo(_) => Some(SigningMode::Never),
         _ => Some(signing_mode(&settings)?),
     };
     match &cli.command {

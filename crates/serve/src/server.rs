@@ -121,7 +121,7 @@ impl Server {
     }
 
     /// Makes the server sign requests that its clients make: `POST /v1/sign`, and the requests that visits hand out to
-    /// plain fetchers. Only clients with a token get signatures.
+    /// candidates that sign. Only clients with a token get signatures.
     #[must_use]
     pub fn signing(self, signer: Arc<dyn RequestSigner>) -> Self {
         self.state.sign_with(signer);

@@ -21,7 +21,6 @@ use crate::signing::{RequestSigner, StepSigner};
 use crate::unavailable_fetchers::UnavailableFetchers;
 use fetchwise::detect::Detector;
 use fetchwise::journal::Journal;
-use fetchwise::registry::Class;
 use fetchwise::rollout::Guard;
 use fetchwise::selector::Selector;
 
@@ -130,9 +129,8 @@ impl State {
 
     /// Sets the signer of requests that clients make; only the first call has an effect.
     pub(crate) fn sign_with(&self, signer: Arc<dyn RequestSigner>) {
-        // Plain fetchers are those that a crawl signs.
-        let plain = self.selector.candidates().filter(|(_, spec)| spec.class == Class::Plain);
-        let fetchers = plain.map(|(_, spec)| spec.name.clone()).collect();
+        let signed = self.selector.candidates().filter(|(_, spec)| spec.signed);
+        let fetchers = signed.map(|(_, spec)| spec.name.clone()).collect();
         self.visits.sign_with(StepSigner { signer: Arc::clone(&signer), fetchers });
         let _ = self.signer.set(signer);
     }

@@ -4,14 +4,22 @@
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::detect::{Detector, Scratch, Verdict};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::{Header, Page};
+use fetchwise_testsite::benchmark_sites::{BenchmarkOptions, BenchmarkSites, SiteKind, SitePlan};
 use fetchwise_testsite::origin::{Challenge, Charset, Coding, Origin, Site};
+use http_body_util::{BodyExt as _, Empty};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use url::Url;
 
 const HOST: &str = "127.0.0.1";
 
@@ -556,4 +564,56 @@ fn the_detector_names_vendors_and_frameworks() {
     assert_eq!(inspect(challenge(Challenge::Unlisted, 200), "/").0.vendor, None);
     let shell = inspect(Site::ReactShell, "/").0;
     assert!(shell.has_spa && shell.framework.as_deref() == Some("react"), "{shell:?}");
+}
+
+/// Connects to the site of `link` over TLS, and returns the stream and the protocol that the server chose.
+async fn connect_tls(
+    link: &Url,
+    authority_pem: &str,
+    offered: &[&str],
+) -> (tokio_rustls::client::TlsStream<tokio::net::TcpStream>, String) {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority_pem.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = offered.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let (host, port) = (link.host_str().unwrap().to_owned(), link.port().unwrap());
+    let stream = tokio::net::TcpStream::connect((host.as_str(), port)).await.unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let stream = connector.connect(ServerName::try_from(host).unwrap(), stream).await.unwrap();
+    let chosen = String::from_utf8(stream.get_ref().1.alpn_protocol().unwrap_or_default().to_vec()).unwrap();
+    (stream, chosen)
+}
+
+#[tokio::test]
+async fn a_benchmark_over_https_speaks_http_2_and_http_1_1() {
+    let plans = [SitePlan { kind: SiteKind::Static, count: 1, pages: None }];
+    let options = BenchmarkOptions { is_https: true, ..BenchmarkOptions::default() };
+    let sites = BenchmarkSites::start_with(&plans, 2, 1, &options).unwrap();
+    let link: Url = sites.links()[0].parse().unwrap();
+    let pem = sites.authority_pem().unwrap();
+
+    let (stream, chosen) = connect_tls(&link, pem, &["http/1.1", "h2"]).await;
+    assert_eq!(chosen, "h2", "the server prefers HTTP/2");
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let request = http::Request::get(link.as_str()).body(Empty::<Bytes>::new()).unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    assert_eq!((response.status(), response.version()), (http::StatusCode::OK, http::Version::HTTP_2));
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let title = Origin::title(link.host_str().unwrap(), link.path());
+    assert!(String::from_utf8_lossy(&body).contains(&title));
+
+    let (mut stream, chosen) = connect_tls(&link, pem, &["http/1.1"]).await;
+    assert_eq!(chosen, "http/1.1");
+    let request = format!("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", link.path(), link.authority());
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // The server closes without an end of TLS.
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(&title), "{answer}");
+    assert_eq!((sites.ledger().total.requests, sites.ledger().total.sent), (2, 1));
 }

@@ -132,6 +132,8 @@ fn restart_only(config: &Config) -> String {
     let none = Config::default();
     (rest.mode, rest.split_share, rest.router, rest.rules, rest.rollout) =
         (none.mode, none.split_share, none.router, none.rules, none.rollout);
+    // The start derives it from the command and from `identity`.
+    rest.signing = none.signing;
     format!("{rest:?}")
 }
 

@@ -13,6 +13,8 @@ mod full_disk;
 mod hostile;
 #[cfg(unix)]
 mod identity;
+#[path = "../common/identity_costs.rs"]
+mod identity_costs;
 mod log_export;
 mod maintenance;
 mod migrating;

@@ -1,21 +1,11 @@
 //! `testbed`: a crawl of it by `fetch`, the submission of pages, and the ledger.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use serde_json::{Value, json};
 
+use crate::identity_costs::ask;
+#[cfg(feature = "identity")]
+use crate::identity_costs::{Testbed, assert_that_signing_saves_the_browser, create_identity};
 use crate::support::{PATIENCE, TestDir, lines, send_signal, wait_for};
-
-/// Returns the body of a response by HTTP/1.0.
-fn ask(method: &str, url: &str, body: &str) -> String {
-    let url = url::Url::parse(url).unwrap();
-    let mut stream = TcpStream::connect((url.host_str().unwrap(), url.port().unwrap())).unwrap();
-    write!(stream, "{method} {} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}", url.path(), body.len()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
-}
 
 #[test]
 fn a_crawl_of_the_testbed_is_counted_and_submitted_pages_are_scored() {
@@ -97,36 +87,31 @@ fn invalid_sites_are_errors() {
 
 /// Runs a crawl of the links of some hosts, and returns its results and the ledger afterwards.
 #[cfg(feature = "identity")]
-fn crawl(place: &TestDir, places: &Value, wanted: &str, args: &[&str]) -> (Vec<Value>, Value) {
-    let all = ask("GET", places["links"].as_str().unwrap(), "");
+fn crawl(place: &TestDir, testbed: &Testbed, wanted: &str, args: &[&str]) -> (Vec<Value>, Value) {
+    let all = testbed.links();
     let links: String = all.lines().filter(|link| link.contains(wanted)).flat_map(|link| [link, "\n"]).collect();
     let links = place.write("links.txt", links);
     let fetch = ["fetch", "--json", "--input", &links, "--no-browser", "--allow-network", "127.0.0.0/8", "--wait", "0"];
     let crawl = place.run(&[&fetch[..], args].concat());
-    let ledger = ask("GET", places["ledger"].as_str().unwrap(), "");
     assert!(matches!(crawl.code, 0 | 4), "{}", crawl.stderr);
-    (crawl.json(), serde_json::from_str(&ledger).unwrap())
+    (crawl.json(), testbed.ledger())
+}
+
+/// The system tests have the size of the acceptance test: 50 sites of each kind.
+#[cfg(feature = "identity")]
+#[test]
+fn signing_saves_the_browser_on_sites_that_verify_bots() {
+    assert_that_signing_saves_the_browser(5);
 }
 
 #[cfg(feature = "identity")]
 #[test]
 fn a_signed_crawl_passes_where_bots_are_verified_and_leaves_a_site_that_refuses_it() {
     let place = TestDir::new();
-    place.write("c.toml", "[identity]\nkeys = 'keys'\n");
-    let init = ["identity", "init", "--agent", "https://bot.example", "--name", "ExampleBot", "--json"];
-    let section =
-        place.run(&[&init[..], &["--config", "c.toml"]].concat()).one()["config"].as_str().unwrap().to_owned();
-    place.write("c.toml", &section);
-    assert_eq!(place.run(&["identity", "directory", "--out", "site", "--config", "c.toml"]).code, 0);
+    let section = create_identity(&place);
     let site = |kind: &str, count, pages| format!("[[site]]\nkind = \"{kind}\"\ncount = {count}\npages = {pages}\n");
     let sites = [site("static", 3, 5), site("verified", 3, 5), site("cloudflare", 1, 30), site("datadome", 1, 100)];
-    let sites = place.write("sites.toml", sites.concat());
-    let keys = "site/.well-known/http-message-signatures-directory";
-    let mut testbed =
-        place.spawn(&["testbed", "--json", "--tls", "--ca-file", "ca.pem", "--bot-keys", keys, "--sites", &sites]);
-    let said = lines(testbed.stdout.take().unwrap());
-    let places: Value = serde_json::from_str(&said.recv_timeout(PATIENCE).unwrap()).unwrap();
-    assert_eq!(places["ca_file"], "ca.pem");
+    let mut testbed = Testbed::start(&place, &sites.concat());
     place.write("always.toml", format!("{section}[http]\nca_file = 'ca.pem'\n"));
     let learned = section.replacen("[identity]", "[identity]\nmode = 'learned'", 1);
     place.write("learned.toml", format!("{learned}[http]\nca_file = 'ca.pem'\n"));
@@ -134,11 +119,11 @@ fn a_signed_crawl_passes_where_bots_are_verified_and_leaves_a_site_that_refuses_
 
     // Hosts 2 to 7: open ones, and those that admit verified bots.
     for host in 2..8 {
-        let (results, _) = crawl(&place, &places, &format!("https://127.0.77.{host}:"), &fast);
+        let (results, _) = crawl(&place, &testbed, &format!("https://127.0.77.{host}:"), &fast);
         assert_eq!(results.len(), 5);
         assert!(results.iter().all(|r| r["success"] == true && r["fetcher"] == "direct_signed"), "{results:#?}");
     }
-    let ledger: Value = serde_json::from_str(&ask("GET", places["ledger"].as_str().unwrap(), "")).unwrap();
+    let ledger = testbed.ledger();
     for kind in ["static", "verified"] {
         let score = &ledger["kinds"][kind];
         assert_eq!(
@@ -148,13 +133,13 @@ fn a_signed_crawl_passes_where_bots_are_verified_and_leaves_a_site_that_refuses_
         );
     }
 
-    let (results, ledger) = crawl(&place, &places, "https://127.0.77.8:", &["--config", "always.toml"]);
+    let (results, ledger) = crawl(&place, &testbed, "https://127.0.77.8:", &["--config", "always.toml"]);
     let requests = ledger["kinds"]["cloudflare"]["requests"].as_u64().unwrap();
     assert!((1..=16).contains(&requests), "{requests}");
     assert!(results.iter().any(|result| result["error_type"] == "left_by_policy"), "{results:#?}");
 
     let (results, ledger) =
-        crawl(&place, &places, "https://127.0.77.9:", &["--config", "learned.toml", "--data-dir", "other"]);
+        crawl(&place, &testbed, "https://127.0.77.9:", &["--config", "learned.toml", "--data-dir", "other"]);
     let requests = ledger["kinds"]["datadome"]["requests"].as_u64().unwrap();
     assert!((1..=10).contains(&requests), "{requests}");
     let left = results.iter().filter(|result| result["error_type"] == "left_by_policy").count();
@@ -163,11 +148,11 @@ fn a_signed_crawl_passes_where_bots_are_verified_and_leaves_a_site_that_refuses_
     // A crawler without a key is no known bot.
     let (results, _) = crawl(
         &place,
-        &places,
+        &testbed,
         "https://127.0.77.5:",
         &["--ca-file", "ca.pem", "--pace", "off", "--data-dir", "unsigned"],
     );
     assert!(results.iter().all(|result| result["success"] == false), "{results:#?}");
-    send_signal(&testbed, "-TERM");
-    assert!(testbed.wait().unwrap().success());
+    send_signal(&testbed.child, "-TERM");
+    assert!(testbed.child.wait().unwrap().success());
 }

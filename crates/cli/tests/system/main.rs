@@ -17,6 +17,9 @@ mod faulty_disk;
 mod fleet;
 #[cfg(feature = "fleet")]
 mod fleet_queue;
+#[path = "../common/identity_costs.rs"]
+#[allow(dead_code, reason = "the tests of the program use the rest")]
+mod identity_costs;
 #[cfg(target_os = "linux")]
 mod limits;
 #[cfg(feature = "fleet")]
@@ -29,6 +32,7 @@ mod serve_fleet;
 #[path = "../program/serve/server.rs"]
 #[allow(dead_code, reason = "the tests of the server use the rest")]
 mod server;
+mod signed_crawl;
 #[path = "../common/support.rs"]
 #[allow(dead_code, reason = "the other tests of the program use the rest")]
 mod support;

@@ -13,7 +13,6 @@ use crate::request_body::AnyJson;
 use crate::routes::decision_context::wrong;
 use crate::state::State;
 use fetchwise::attempt::error_kind::ErrorKind;
-use fetchwise::attempt::stored_headers;
 use fetchwise::backoff::retry_after;
 use fetchwise::fetch_result::{FetchResult, Outcome};
 use fetchwise::heuristic::url::parse;
@@ -101,12 +100,12 @@ impl Report {
         let mut answer = FetchResult::from(outcome);
         answer.status = self.status()?;
         let headers = self.given().headers()?;
-        answer.headers = stored_headers(&headers);
         if let Some(url) = &self.final_url {
             let url = parse(url).map_err(|error| wrong(format!("invalid `final_url`: {error}")))?;
             answer.final_url = Some(Box::new(url));
         }
         observe(state, answer.final_url.as_deref().unwrap_or(url), &headers);
+        answer.headers = headers;
         self.rest(answer, now)
     }
 

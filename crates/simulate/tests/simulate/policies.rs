@@ -242,18 +242,59 @@ fn host_signals_change_nothing_in_worlds_without_them() {
     assert_eq!(tagged, untagged);
 }
 
+/// The worlds of a crawler that signs, with the largest acceptable cost per success relative to the same crawler without
+/// fetchers that sign.
+const SIGNED_WORLDS: [(&str, f64); 3] = [("I1", 0.75), ("I0", 1.05), ("I2", 0.95)];
+
+/// Returns the cost per success in a world, relative to the same world without fetchers that sign.
+fn relative_cost(world: &World, seeds: &[u64]) -> f64 {
+    let cost = |world: &World| run(world, &["default"], seeds, 0)[0].cost_per_success.unwrap();
+    let (signed, unsigned) = (cost(world), cost(&world.without_signed()));
+    println!("{} seeds {seeds:?}: cost per success {signed:.2} / {unsigned:.2} = {:.3}", world.name, signed / unsigned);
+    signed / unsigned
+}
+
 #[test]
 fn signed_requests_pay_where_they_are_admitted_and_cost_little_where_they_are_not() {
-    let cost_per_success = |world: &World| {
-        let reports = run(world, &["default"], &[1], 0);
-        reports[0].cost_per_url / reports[0].success_rate
-    };
-    let mut ratios = Vec::new();
-    for (name, most) in [("I1", 0.8), ("I0", 1.05), ("I2", 0.95)] {
-        let world = small_vendor_world(name, 40_000, 1000);
-        let ratio = cost_per_success(&world) / cost_per_success(&world.without_signed());
-        println!("{name}: cost per success {ratio:.3} of that without signed requests");
-        ratios.push((name, ratio, most));
-    }
+    let ratios = SIGNED_WORLDS.map(|(name, most)| {
+        // The bound of I1 is too near for one seed.
+        let seeds: &[u64] = if name == "I1" { &[1, 2, 3] } else { &[1] };
+        (name, relative_cost(&small_vendor_world(name, 40_000, 1000), seeds), most)
+    });
     assert!(ratios.iter().all(|(_, ratio, most)| ratio <= most), "{ratios:?}");
+}
+
+#[test]
+#[ignore = "the full worlds take minutes"]
+fn the_table_of_signed_requests() {
+    const SEEDS: [u64; 3] = [9001, 9002, 9003];
+    let shipped = |name| fetchwise_simulate::MORE.iter().find(|world| world.0 == name).unwrap().1;
+    let mut sums = SIGNED_WORLDS.map(|_| 0.0);
+    for seed in SEEDS {
+        for (sum, (name, _)) in sums.iter_mut().zip(SIGNED_WORLDS) {
+            *sum += relative_cost(&World::parse(shipped(name), name).unwrap(), &[seed]);
+        }
+    }
+    for (sum, (name, most)) in sums.into_iter().zip(SIGNED_WORLDS) {
+        let mean = sum / SEEDS.len() as f64;
+        println!("{name}: mean {mean:.3}");
+        assert!(mean <= most, "{name}: {mean}");
+    }
+}
+
+/// The report's figures of the first seven worlds are older than fetchers that sign. No world but the three of
+/// [`SIGNED_WORLDS`] has such a fetcher, and nothing may change there.
+#[test]
+#[ignore = "the full worlds take minutes"]
+fn the_report_of_worlds_without_fetchers_that_sign_is_still_right() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reports/simulator.md");
+    let report = std::fs::read_to_string(file).unwrap();
+    let row = report.lines().find_map(|line| line.strip_prefix("| `default` | ")).unwrap();
+    let recorded: Vec<&str> = row.split(" | ").take(SHIPPED.len()).collect();
+    for ((name, text), recorded) in SHIPPED.iter().zip(recorded) {
+        let world = World::parse(text, name).unwrap();
+        let regret = run(&world, &["default"], &[9001, 9002, 9003, 9004, 9005], 0)[0].regret;
+        println!("{name}: {regret:.2}, recorded as {recorded}");
+        assert_eq!(format!("{regret:.2}"), recorded, "{name}");
+    }
 }

@@ -30,6 +30,15 @@ fn with_key() -> TempDir {
     dir
 }
 
+/// Starts a server that signs, and returns it with the keys that it publishes.
+fn start_signing(dir: TempDir) -> (Server, KeyRing) {
+    run(&dir, &["identity", "directory", "--out", "site", "--config", "c.toml"], 0);
+    let text = std::fs::read_to_string(dir.path().join("site").join(&DIRECTORY[1..])).unwrap();
+    let args = ["--config", "c.toml", "--sign", "--pace", "off"];
+    let server = Server::start_in(dir, &args, &[("FETCHWISE_TOKEN", TOKEN)]);
+    (server, keyring(&serde_json::from_str(&text).unwrap()))
+}
+
 fn run(dir: &TempDir, args: &[&str], code: i32) -> String {
     let ran = program(dir).args(args).output().unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
@@ -219,7 +228,8 @@ fn publishing_and_signing_need_an_identity_and_signing_a_token() {
     let refused = server.post("/v1/sign", &json!({ "requests": [{ "url": "https://shop.example/" }] }));
     assert_eq!(refused.of(404)["error_type"], "signing_off");
     let visit = server.post("/v1/visits", &json!({ "url": "https://shop.example/" })).of(201);
-    assert!(visit["step"]["kind"] == "fetch" && visit["step"].get("headers").is_none(), "{visit}");
+    let step = &visit["step"];
+    assert!(step["fetcher"] == "direct_access" && step.get("headers").is_none(), "{visit}");
 }
 
 #[test]
@@ -275,25 +285,22 @@ fn clients_get_signatures_of_https_requests() {
 }
 
 #[test]
-fn a_visit_hands_out_the_signature_of_each_request_of_a_plain_fetcher() {
-    let dir = with_key();
-    let args = ["--config", "c.toml", "--sign", "--pace", "off"];
-    let server = Server::start_in(dir, &args, &[("FETCHWISE_TOKEN", TOKEN)]);
-    let site = run(&server.dir, &["identity", "directory", "--out", "site", "--config", "c.toml"], 0);
-    let text = std::fs::read_to_string(server.dir.path().join("site").join(&DIRECTORY[1..])).unwrap_or(site);
-    let ring = keyring(&serde_json::from_str(&text).unwrap());
+fn a_visit_hands_out_the_signature_of_each_request_of_a_fetcher_that_signs() {
+    let (server, ring) = start_signing(with_key());
     let begun = server.post("/v1/visits", &json!({ "url": "https://shop.example/a" }));
     Described::of(&server).check("post", "/v1/visits", &begun);
     let begun = begun.of(201);
     let first = &begun["step"];
+    assert_eq!(first["fetcher"], "direct_signed");
     assert!(is_request_valid("GET", "https://shop.example/a", &first["headers"], &ring), "{begun}");
     let path = format!("/v1/visits/{}", begun["visit"].as_str().unwrap());
     let again = server.get(&path).of(200);
     assert!(is_request_valid("GET", "https://shop.example/a", &again["step"]["headers"], &ring), "{again}");
     assert_ne!(again["step"]["headers"], first["headers"]);
-    // A page that scripts fill goes to the browser, which makes its own requests.
+    // A page that scripts fill goes to the browser, which gets the signature of the document.
     let browser = server.post(&format!("{path}/report"), &json!({ "outcome": "wrong_tool" })).of(200);
-    assert!(browser["step"]["fetcher"] == "playwright" && browser["step"].get("headers").is_none(), "{browser}");
+    assert_eq!(browser["step"]["fetcher"], "browser_signed");
+    assert!(is_request_valid("GET", "https://shop.example/a", &browser["step"]["headers"], &ring), "{browser}");
     // Cloudflare reads the older form, and its responses show it.
     let first = server.post("/v1/visits", &json!({ "url": "https://cf.example/a" })).of(201);
     assert!(first["step"]["headers"]["Signature-Agent"].as_str().unwrap().starts_with("sig1="), "{first}");
@@ -304,6 +311,59 @@ fn a_visit_hands_out_the_signature_of_each_request_of_a_plain_fetcher() {
     assert!(is_request_valid("GET", "https://cf.example/b", &second["step"]["headers"], &ring));
     let plain = server.post("/v1/visits", &json!({ "url": "http://shop.example/b" })).of(201);
     assert!(plain["step"].get("headers").is_none(), "{plain}");
+}
+
+#[test]
+fn with_always_a_visit_never_hides_and_a_host_that_refuses_is_left() {
+    let (server, ring) = start_signing(with_key());
+    let (mut fetchers, mut left) = (Vec::new(), 0);
+    for number in 0..30 {
+        let url = format!("https://refuses.example/{number}");
+        let mut visit = server.post("/v1/visits", &json!({ "url": url })).of(201);
+        let path = format!("/v1/visits/{}/report", visit["visit"].as_str().unwrap());
+        while visit["step"]["kind"] == "fetch" {
+            assert!(is_request_valid("GET", &url, &visit["step"]["headers"], &ring), "{visit}");
+            fetchers.push(visit["step"]["fetcher"].as_str().unwrap().to_owned());
+            let report =
+                json!({ "outcome": "blocked_403", "status": 403, "headers": { "Accept-Signature": "sig1=()" } });
+            visit = server.post(&path, &report).of(200);
+        }
+        left += usize::from(visit["step"]["error_type"] == "left_by_policy");
+    }
+    assert!((2..=16).contains(&fetchers.len()) && left >= 14, "{left}: {fetchers:?}");
+    assert!(fetchers.iter().all(|name| ["direct_signed", "browser_signed"].contains(&name.as_str())), "{fetchers:?}");
+    // Attempts have the names of fetchers that sign, so that no evidence of unsigned ones is mixed in.
+    let attempts = server.get("/v1/attempts?domain=refuses.example&limit=100").of(200);
+    let logged = attempts["attempts"].as_array().unwrap();
+    assert_eq!(logged.len(), fetchers.len(), "{attempts}");
+    assert!(logged.iter().all(|attempt| attempt["fetcher"].as_str().unwrap().ends_with("_signed")), "{attempts}");
+    let asks =
+        |attempt: &Value| attempt["heuristics"].as_array().unwrap().iter().any(|tag| tag["type"] == "asks_signature");
+    assert!(logged.iter().all(asks), "{attempts}");
+}
+
+#[test]
+fn with_learned_a_visit_signs_only_for_the_fetchers_that_sign() {
+    let dir = with_key();
+    let config = std::fs::read_to_string(dir.path().join("c.toml")).unwrap();
+    std::fs::write(dir.path().join("c.toml"), format!("{config}mode = 'learned'\nafter_refusal = 'escalate'\n"))
+        .unwrap();
+    let (server, ring) = start_signing(dir);
+    let step = |fetcher: Option<&str>| {
+        let fetchers: Option<Vec<&str>> = fetcher.map(|fetcher| vec![fetcher]);
+        let url = format!("https://{}.example/", fetcher.unwrap_or("any").replace('_', "-"));
+        let visit = server.post("/v1/visits", &json!({ "url": url, "fetchers": fetchers })).of(201);
+        let step = &visit["step"];
+        let is_signed = step.get("headers").is_some_and(|headers| is_request_valid("GET", &url, headers, &ring));
+        (step["fetcher"].as_str().unwrap().to_owned(), is_signed, step.get("headers").is_some())
+    };
+    assert_eq!(step(None), ("direct_signed".to_owned(), true, true));
+    for name in ["direct_access", "playwright", "playwright_stealth"] {
+        assert_eq!(step(Some(name)), (name.to_owned(), false, false));
+    }
+    for name in ["direct_signed", "browser_signed"] {
+        assert_eq!(step(Some(name)), (name.to_owned(), true, true));
+    }
 }
 
 #[test]

@@ -57,6 +57,7 @@ fn valid_settings_take_effect_and_invalid_ones_change_nothing() {
     files.write("routes.csv", "domain,fetcher\ne.org,playwright_stealth\nf.org,playwright\n");
     let said = server.hang_up("mode shadow; 2 routes");
     assert!(said.contains("reloaded c.toml, routes.csv, rules.toml"), "{said}");
+    assert!(!said.contains("after a restart"), "{said}");
     let good = [json!("playwright_stealth"), json!("shadow"), json!("second"), json!(2)];
     assert_eq!(in_force(&server), good);
     // Reports of visits are classified by the same rules.

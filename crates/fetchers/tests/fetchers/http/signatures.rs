@@ -2,13 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
+use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use fetchwise::fetch::host_headers::HostHeaders;
 use fetchwise::fetch::http::{HttpFetcher, HttpFetcherBuilder};
-use fetchwise::identity::{Form, FormSetting};
+use fetchwise::identity::{Form, FormSetting, Signer, ToSign};
 use fetchwise::robots::location;
+use fetchwise::time::Timestamp;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -39,6 +41,52 @@ impl ReceivedRequest {
             let mut bytes = STANDARD.decode(value.trim_start_matches("sig1=:").trim_end_matches(':')).unwrap();
             bytes[bit / 8] ^= 1 << (bit % 8);
             format!("sig1=:{}:", STANDARD.encode(bytes))
+        })
+    }
+
+    /// Returns the request with its price, or else everything but the price, changed in one place each.
+    fn changed(&self, number: usize) -> Vec<Self> {
+        if self.header(PRICE).is_some() {
+            return vec![self.with_header(PRICE, |price| price.replace("USD 0.", "USD 1."))];
+        }
+        vec![
+            Self { authority: format!("x{}", self.authority), ..self.clone() },
+            Self { method: "HEAD".to_owned(), ..self.clone() },
+            Self { path: format!("{}x", self.path), ..self.clone() },
+            self.with_bit(number % 512),
+            self.with_header("signature-agent", |value| value.replace("bot.", "bad.")),
+            self.with_header("signature-input", |value| value.replace(";created=1", ";created=2")),
+        ]
+    }
+
+    /// Returns the same request with a price that its new signature covers.
+    fn with_price(&self, signer: &Signer, number: usize) -> Self {
+        let price = format!("USD 0.{number:03}");
+        let url = self.url();
+        let request = ToSign { method: &self.method, header: Some((PRICE, &price)), ..ToSign::get(&url) };
+        let signed = signer.sign(&request, Timestamp::now().as_millis() / 1000).unwrap();
+        let mut headers = vec![(PRICE.to_owned(), price.clone())];
+        headers.extend(signed.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())));
+        Self { headers, ..self.clone() }
+    }
+
+    fn url(&self) -> Url {
+        let query = self.query.as_ref().map_or_else(String::new, |query| format!("?{query}"));
+        format!("https://{}{}{query}", self.authority, self.path).parse().unwrap()
+    }
+
+    /// Returns the request and the public keys for another verifier.
+    fn json(&self, form: Form, signer: &Signer) -> serde_json::Value {
+        let keys = signer.keys();
+        let keys = keys.entries().iter().map(|entry| (entry.key.kid().to_owned(), entry.key.x().into()));
+        let headers = self.headers.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
+        serde_json::json!({
+            "form": format!("{form:?}"),
+            "version": format!("{:?}", self.version),
+            "method": self.method,
+            "url": self.url().as_str(),
+            "headers": headers.collect::<serde_json::Map<_, _>>(),
+            "keys": keys.collect::<serde_json::Map<_, _>>(),
         })
     }
 }
@@ -161,51 +209,63 @@ impl Random {
     }
 }
 
+/// The number of requests that are checked with each form of `Signature-Agent`.
+const REQUESTS_OF_A_FORM: usize = 500;
+/// The header that names the highest price, which a signature covers.
+const PRICE: &str = "crawler-max-price";
+/// Names a file that gets the requests as lines of JSON, for a verifier in another language.
+const RECORD: &str = "FETCHWISE_RECORD_SIGNED_REQUESTS";
+
+/// Fetches pages over random chains of redirects, and returns the requests that the servers got.
+async fn fetch_random_chains(sites: &Sites, fetcher: &HttpFetcher, random: &mut Random) -> Vec<ReceivedRequest> {
+    let (mut expected, mut number) = (0, 0);
+    while expected < REQUESTS_OF_A_FORM {
+        let mut chain = Vec::new();
+        for hop in 0..=random.below(6) {
+            let path = random.path();
+            let mark = if path.contains('?') { "&" } else { "?" };
+            let site = random.below(sites.authorities.len());
+            chain.push(sites.url(site, &format!("{path}{mark}n={number}.{hop}")));
+        }
+        let plan = chain.windows(2).map(|pair| (pair[0].to_string(), pair[1].to_string()));
+        *sites.plan.lock().unwrap() = plan.collect();
+        let fetched = get_with(fetcher, &chain[0], &limits()).await;
+        let response = fetched.unwrap_or_else(|error| panic!("{chain:?}: {error}"));
+        assert_eq!(response.final_url, chain[chain.len() - 1]);
+        expected += chain.len();
+        number += 1;
+    }
+    let seen = std::mem::take(&mut *sites.seen.lock().unwrap());
+    assert_eq!(seen.len(), expected);
+    seen
+}
+
 #[tokio::test]
 async fn a_thousand_random_requests_verify_and_changed_ones_do_not() {
     let test = async {
         let sites = Sites::start().await;
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let mut record = std::env::var_os(RECORD).map(|file| std::fs::File::create(file).unwrap());
         for form in [Form::Dictionary, Form::String] {
-            let signer = signer(FormSetting::Always(form));
+            let signer = Arc::new(signer(FormSetting::Always(form)));
             let keys = keyring(&signer.keys());
-            let fetcher = sites.builder().signer(Arc::new(signer)).build().unwrap();
-            let mut expected = 0;
-            for number in 0..500 {
-                let mut chain = Vec::new();
-                for hop in 0..=random.below(6) {
-                    let path = random.path();
-                    let mark = if path.contains('?') { "&" } else { "?" };
-                    let site = random.below(sites.authorities.len());
-                    chain.push(sites.url(site, &format!("{path}{mark}n={number}.{hop}")));
-                }
-                let plan = chain.windows(2).map(|pair| (pair[0].to_string(), pair[1].to_string()));
-                *sites.plan.lock().unwrap() = plan.collect();
-                let fetched = get_with(&fetcher, &chain[0], &limits()).await;
-                let response = fetched.unwrap_or_else(|error| panic!("{chain:?}: {error}"));
-                assert_eq!(response.final_url, chain[chain.len() - 1]);
-                expected += chain.len();
+            let fetcher = sites.builder().signer(Arc::clone(&signer)).build().unwrap();
+            let mut requests = fetch_random_chains(&sites, &fetcher, &mut random).await;
+            for version in [http::Version::HTTP_11, http::Version::HTTP_2] {
+                assert!(requests.iter().any(|request| request.version == version), "{version:?}");
             }
-            let seen = std::mem::take(&mut *sites.seen.lock().unwrap());
-            assert_eq!(seen.len(), expected);
-            assert!(
-                [http::Version::HTTP_11, http::Version::HTTP_2].iter().all(|v| seen.iter().any(|s| s.version == *v))
-            );
-            let nonces: HashSet<String> = seen.iter().map(ReceivedRequest::nonce).collect();
-            assert_eq!(nonces.len(), seen.len());
-            for (number, request) in seen.iter().enumerate() {
+            // No fetcher sends a price. Therefore the signer signs the same requests with one.
+            let priced: Vec<_> = (0..).zip(&requests).map(|(n, request)| request.with_price(&signer, n)).collect();
+            requests.extend(priced);
+            let nonces: HashSet<String> = requests.iter().map(ReceivedRequest::nonce).collect();
+            assert_eq!(nonces.len(), requests.len());
+            for (number, request) in requests.iter().enumerate() {
                 assert!(request.is_valid(&keys), "{request:?}");
-                let changed = [
-                    ReceivedRequest { authority: format!("x{}", request.authority), ..request.clone() },
-                    ReceivedRequest { method: "HEAD".to_owned(), ..request.clone() },
-                    ReceivedRequest { path: format!("{}x", request.path), ..request.clone() },
-                    request.with_bit(number % 512),
-                    request.with_header("signature-agent", |value| value.replace("bot.", "bad.")),
-                    request.with_header("signature-input", |value| value.replace(";created=1", ";created=2")),
-                ];
-                // Two of them for each request: the verifier is slow without optimisation.
-                for change in [&changed[number % changed.len()], &changed[(number / 6 + 1) % changed.len()]] {
-                    assert!(!change.is_valid(&keys), "{request:?}, as {change:?}");
+                for changed in request.changed(number) {
+                    assert!(!changed.is_valid(&keys), "{request:?}, as {changed:?}");
+                }
+                if let Some(file) = &mut record {
+                    writeln!(file, "{}", request.json(form, &signer)).unwrap();
                 }
             }
         }
