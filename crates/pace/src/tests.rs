@@ -839,3 +839,57 @@ fn a_quick_host_is_never_slow() {
     let quick = rates_before_and_after(4, [19, 4, 4, 4, 4, 4], 0);
     assert!(quick[0].1 >= quick[0].0, "{quick:?}");
 }
+
+/// A host that bans for ten minutes and counts over a window that nobody says. A wrong guess of the window costs a ban,
+/// and a window that is too long costs most of the pages.
+#[test]
+fn the_window_of_a_host_that_bans_is_found_with_two_bans() {
+    for window_s in [60, 120, 300, 600] {
+        let (mut times, mut banned_until, mut bans) = (std::collections::VecDeque::new(), 0, 0);
+        let mut crawl = Crawl::new(PaceSettings::default());
+        crawl.good("a.org", 1);
+        let (good, blocks) = crawl_with(&mut crawl, 7200, |now| {
+            if now < banned_until {
+                return Signal::Block;
+            }
+            while times.front().is_some_and(|at| *at <= now - window_s * 1000) {
+                times.pop_front();
+            }
+            times.push_back(now);
+            if times.len() <= 200 {
+                return Signal::Content;
+            }
+            times.clear();
+            (banned_until, bans) = (now + 600_000, bans + 1);
+            Signal::Block
+        });
+        let share = f64::from(good) / (7200.0 * 200.0 / window_s as f64);
+        assert!(bans <= 2 && share >= 0.65, "{window_s} s: {share:.2} of the pages, {bans} bans, {blocks} blocks");
+    }
+}
+
+/// A host that allows one request per second, or one in two seconds, and says only 429. Its first refusals come after so
+/// few requests that their count looks like a limit of one in ten seconds.
+#[test]
+fn a_slow_host_that_answers_429_is_asked_nearly_as_often_as_it_allows() {
+    for (limit, burst, least) in [(1.0, 1.0, 0.7), (1.0, 2.0, 0.7), (0.5, 1.0, 0.35), (0.5, 2.0, 0.35)] {
+        let mut rates: Vec<f64> = (0..11)
+            .map(|seed| {
+                let mut crawl = Crawl::new(PaceSettings { seed, ..PaceSettings::default() });
+                let (mut tokens, mut last) = (burst * luck(seed, 0), crawl.now);
+                let mut signal = |now| {
+                    tokens = f64::min(tokens + limit * (now - last) as f64 / 1000.0, burst);
+                    last = now;
+                    let is_admitted = tokens >= 1.0;
+                    tokens -= f64::from(u8::from(is_admitted));
+                    if is_admitted { Signal::Content } else { Signal::Limited }
+                };
+                crawl_with(&mut crawl, 120, &mut signal);
+                let (good, _) = crawl_with(&mut crawl, 480, &mut signal);
+                f64::from(good) / 480.0
+            })
+            .collect();
+        rates.sort_by(f64::total_cmp);
+        assert!(rates[5] >= least, "{limit} per second, burst {burst}: {rates:.2?}");
+    }
+}

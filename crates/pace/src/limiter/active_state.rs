@@ -52,6 +52,9 @@ pub(crate) struct Trouble {
     /// Errors within a quarter of an hour that lowered the ceiling, and the last of them.
     pub(crate) sheds: u8,
     pub(crate) shed_at: i64,
+    /// Time of the end of the last hold, 0 for none, and the requests since.
+    pub(crate) resumed_at: i64,
+    pub(crate) resumed: u32,
     /// Good responses still missing until the last hold counts as long enough.
     pub(crate) fresh: u16,
     /// Cuts within a quarter of an hour, and the last of them.
