@@ -681,14 +681,16 @@ fn a_flaky_host_says_so() {
     });
     let explained = crawl.explain("a.org");
     assert!((0.2..0.3).contains(&explained.error_noise.unwrap()), "{explained:?}");
-    assert!(explained.to_string().contains("% of the responses are errors at any rate"), "{explained}");
+    let noise = explained.noise_text().unwrap();
+    assert!(noise.ends_with(" % of answers are 503 at any rate"), "{noise}");
+    assert!(explained.to_string().contains(&format!("\nflaky    {noise}\n")), "{explained}");
     assert!(explained.rate >= 2.0, "{explained}");
     // The next process knows it, and so does a host that was idle.
     let state = crawl.pace.state(Level::Host, "a.org").unwrap();
     let next = Pace::new(PaceSettings::default());
     next.restore(Level::Host, "a.org", &state, crawl.at());
     let (known, again) = (explained.error_noise.unwrap(), next.explain("a.org", crawl.at()).unwrap());
-    assert!((again.error_noise.unwrap() - known).abs() < 0.001, "{again}");
+    assert!((again.error_noise.unwrap() - known).abs() < 0.001 && again.is_noise_503, "{again}");
     let later = Timestamp::from_millis(crawl.now + 2 * 3_600_000);
     assert!((next.explain("a.org", later).unwrap().error_noise.unwrap() - known).abs() < 0.001);
     // A 429 is a limit as ever.
@@ -698,6 +700,22 @@ fn a_flaky_host_says_so() {
     // Errors that end are forgotten.
     crawl_for(&mut crawl, 1800, |_| false);
     assert_eq!(crawl.explain("a.org").error_noise, None);
+}
+
+#[test]
+fn a_flaky_host_with_other_errors_than_503_is_not_said_to_give_503() {
+    let (mut crawl, mut n) = (Crawl::new(PaceSettings::default()), 0);
+    crawl_with(&mut crawl, 600, |_| {
+        n += 1;
+        if n % 4 == 0 { Signal::Broken } else { Signal::Content }
+    });
+    let explained = crawl.explain("a.org");
+    assert!(explained.noise_text().unwrap().ends_with(" % of answers are errors at any rate"), "{explained}");
+    let next = Pace::new(PaceSettings::default());
+    next.restore(Level::Host, "a.org", &crawl.pace.state(Level::Host, "a.org").unwrap(), crawl.at());
+    let again = next.explain("a.org", crawl.at()).unwrap();
+    let known = explained.error_noise.unwrap();
+    assert!((again.error_noise.unwrap() - known).abs() < 0.001 && !again.is_noise_503, "{again}");
 }
 
 #[test]

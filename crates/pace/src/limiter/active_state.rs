@@ -144,9 +144,9 @@ impl ActiveState {
         active
     }
 
-    /// Returns the share of errors that are noise, if the host is noisy.
+    /// Returns the noise of a noisy host as it is stored.
     pub(crate) fn noise(&self) -> Option<f64> {
-        self.trouble.as_ref()?.noise.share()
+        self.trouble.as_ref()?.noise.stored()
     }
 
     pub(crate) fn trouble(&mut self) -> &mut Trouble {
