@@ -54,6 +54,8 @@ pub struct PaceExplanation {
     pub latency: Option<(Duration, f64)>,
     /// The share of errors that the host gives at any rate, so that they do not lower it.
     pub error_noise: Option<f64>,
+    /// Whether these errors are 503s only.
+    pub is_noise_503: bool,
     /// The time of this explanation.
     pub now: Timestamp,
 }
@@ -107,6 +109,9 @@ impl Admission<'_> {
             error_noise: self
                 .gate(Level::Host)
                 .and_then(|gate| gate.active.trouble.as_ref().and_then(|trouble| trouble.noise.share())),
+            is_noise_503: self
+                .gate(Level::Host)
+                .is_some_and(|gate| gate.active.trouble.as_ref().is_some_and(|trouble| trouble.noise.is_503())),
             now,
         };
         let now = self.now;
@@ -138,6 +143,14 @@ impl Admission<'_> {
             }
         }
         explanation
+    }
+}
+
+impl PaceExplanation {
+    /// Returns which share of the answers fails at any rate, in words; `None` for a host that is not flaky.
+    pub fn noise_text(&self) -> Option<String> {
+        let kind = if self.is_noise_503 { "503" } else { "errors" };
+        self.error_noise.map(|share| format!("{:.0} % of answers are {kind} at any rate", 100.0 * share))
     }
 }
 
@@ -187,8 +200,8 @@ impl fmt::Display for PaceExplanation {
                 write!(f, "; a block here costs about {}", DurationText(penalty))?;
             }
         }
-        if let Some(share) = self.error_noise {
-            write!(f, "\nflaky    {:.0} % of the responses are errors at any rate", 100.0 * share)?;
+        if let Some(noise) = self.noise_text() {
+            write!(f, "\nflaky    {noise}")?;
         }
         if let Some((latency, times)) = self.latency {
             write!(f, "\nlatency  {}, {times:.1} times that of the quiet host", LatencyText(latency))?;

@@ -681,14 +681,16 @@ fn a_flaky_host_says_so() {
     });
     let explained = crawl.explain("a.org");
     assert!((0.2..0.3).contains(&explained.error_noise.unwrap()), "{explained:?}");
-    assert!(explained.to_string().contains("% of the responses are errors at any rate"), "{explained}");
+    let noise = explained.noise_text().unwrap();
+    assert!(noise.ends_with(" % of answers are 503 at any rate"), "{noise}");
+    assert!(explained.to_string().contains(&format!("\nflaky    {noise}\n")), "{explained}");
     assert!(explained.rate >= 2.0, "{explained}");
     // The next process knows it, and so does a host that was idle.
     let state = crawl.pace.state(Level::Host, "a.org").unwrap();
     let next = Pace::new(PaceSettings::default());
     next.restore(Level::Host, "a.org", &state, crawl.at());
     let (known, again) = (explained.error_noise.unwrap(), next.explain("a.org", crawl.at()).unwrap());
-    assert!((again.error_noise.unwrap() - known).abs() < 0.001, "{again}");
+    assert!((again.error_noise.unwrap() - known).abs() < 0.001 && again.is_noise_503, "{again}");
     let later = Timestamp::from_millis(crawl.now + 2 * 3_600_000);
     assert!((next.explain("a.org", later).unwrap().error_noise.unwrap() - known).abs() < 0.001);
     // A 429 is a limit as ever.
@@ -698,6 +700,22 @@ fn a_flaky_host_says_so() {
     // Errors that end are forgotten.
     crawl_for(&mut crawl, 1800, |_| false);
     assert_eq!(crawl.explain("a.org").error_noise, None);
+}
+
+#[test]
+fn a_flaky_host_with_other_errors_than_503_is_not_said_to_give_503() {
+    let (mut crawl, mut n) = (Crawl::new(PaceSettings::default()), 0);
+    crawl_with(&mut crawl, 600, |_| {
+        n += 1;
+        if n % 4 == 0 { Signal::Broken } else { Signal::Content }
+    });
+    let explained = crawl.explain("a.org");
+    assert!(explained.noise_text().unwrap().ends_with(" % of answers are errors at any rate"), "{explained}");
+    let next = Pace::new(PaceSettings::default());
+    next.restore(Level::Host, "a.org", &crawl.pace.state(Level::Host, "a.org").unwrap(), crawl.at());
+    let again = next.explain("a.org", crawl.at()).unwrap();
+    let known = explained.error_noise.unwrap();
+    assert!((again.error_noise.unwrap() - known).abs() < 0.001 && !again.is_noise_503, "{again}");
 }
 
 #[test]
@@ -838,4 +856,58 @@ fn a_machine_that_is_busy_from_the_first_response_does_not_keep_a_host_from_grow
 fn a_quick_host_is_never_slow() {
     let quick = rates_before_and_after(4, [19, 4, 4, 4, 4, 4], 0);
     assert!(quick[0].1 >= quick[0].0, "{quick:?}");
+}
+
+/// A host that bans for ten minutes and counts over a window that nobody says. A wrong guess of the window costs a ban,
+/// and a window that is too long costs most of the pages.
+#[test]
+fn the_window_of_a_host_that_bans_is_found_with_two_bans() {
+    for window_s in [60, 120, 300, 600] {
+        let (mut times, mut banned_until, mut bans) = (std::collections::VecDeque::new(), 0, 0);
+        let mut crawl = Crawl::new(PaceSettings::default());
+        crawl.good("a.org", 1);
+        let (good, blocks) = crawl_with(&mut crawl, 7200, |now| {
+            if now < banned_until {
+                return Signal::Block;
+            }
+            while times.front().is_some_and(|at| *at <= now - window_s * 1000) {
+                times.pop_front();
+            }
+            times.push_back(now);
+            if times.len() <= 200 {
+                return Signal::Content;
+            }
+            times.clear();
+            (banned_until, bans) = (now + 600_000, bans + 1);
+            Signal::Block
+        });
+        let share = f64::from(good) / (7200.0 * 200.0 / window_s as f64);
+        assert!(bans <= 2 && share >= 0.65, "{window_s} s: {share:.2} of the pages, {bans} bans, {blocks} blocks");
+    }
+}
+
+/// A host that allows one request per second, or one in two seconds, and says only 429. Its first refusals come after so
+/// few requests that their count looks like a limit of one in ten seconds.
+#[test]
+fn a_slow_host_that_answers_429_is_asked_nearly_as_often_as_it_allows() {
+    for (limit, burst, least) in [(1.0, 1.0, 0.7), (1.0, 2.0, 0.7), (0.5, 1.0, 0.35), (0.5, 2.0, 0.35)] {
+        let mut rates: Vec<f64> = (0..11)
+            .map(|seed| {
+                let mut crawl = Crawl::new(PaceSettings { seed, ..PaceSettings::default() });
+                let (mut tokens, mut last) = (burst * luck(seed, 0), crawl.now);
+                let mut signal = |now| {
+                    tokens = f64::min(tokens + limit * (now - last) as f64 / 1000.0, burst);
+                    last = now;
+                    let is_admitted = tokens >= 1.0;
+                    tokens -= f64::from(u8::from(is_admitted));
+                    if is_admitted { Signal::Content } else { Signal::Limited }
+                };
+                crawl_with(&mut crawl, 120, &mut signal);
+                let (good, _) = crawl_with(&mut crawl, 480, &mut signal);
+                f64::from(good) / 480.0
+            })
+            .collect();
+        rates.sort_by(f64::total_cmp);
+        assert!(rates[5] >= least, "{limit} per second, burst {burst}: {rates:.2?}");
+    }
 }

@@ -100,6 +100,7 @@ pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Output) -> Re
     }
     out.line(table(&known, now))?;
     note_network_blocks(&known);
+    note_flaky(&known);
     if wanted.len() == 1
         && let Some(pace) = known.values().find_map(|of| of.pace.as_ref())
     {
@@ -121,6 +122,14 @@ fn network_blocks(dir: &Path, now: Timestamp) -> Result<BTreeMap<String, u64>, F
         ControlFlow::Continue(())
     })?;
     Ok(pages)
+}
+
+/// Says which hosts fail at any rate.
+fn note_flaky(known: &BTreeMap<String, HostState>) {
+    let of = |(host, of): (&String, &HostState)| Some((plain(host).to_string(), of.pace.as_ref()?.noise_text()?));
+    for (host, noise) in known.iter().filter_map(of).take(NAMED_HOSTS) {
+        note(format_args!("{host} is flaky: {noise}"));
+    }
 }
 
 /// Says how many pages the crawler's network refused, and what helps.

@@ -52,6 +52,9 @@ pub(crate) struct Trouble {
     /// Errors within a quarter of an hour that lowered the ceiling, and the last of them.
     pub(crate) sheds: u8,
     pub(crate) shed_at: i64,
+    /// Time of the end of the last hold, 0 for none, and the requests since.
+    pub(crate) resumed_at: i64,
+    pub(crate) resumed: u32,
     /// Good responses still missing until the last hold counts as long enough.
     pub(crate) fresh: u16,
     /// Cuts within a quarter of an hour, and the last of them.
@@ -141,9 +144,9 @@ impl ActiveState {
         active
     }
 
-    /// Returns the share of errors that are noise, if the host is noisy.
+    /// Returns the noise of a noisy host as it is stored.
     pub(crate) fn noise(&self) -> Option<f64> {
-        self.trouble.as_ref()?.noise.share()
+        self.trouble.as_ref()?.noise.stored()
     }
 
     pub(crate) fn trouble(&mut self) -> &mut Trouble {

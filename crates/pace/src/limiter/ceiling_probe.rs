@@ -25,6 +25,21 @@ const COARSE: f64 = 12.0;
 /// gain is small.
 const PAR_PAUSE_S: f64 = 1800.0;
 
+/// Length of a penalty from which on the host bans, and a wrong guess is costly, in seconds.
+const COSTLY_S: f64 = 120.0;
+/// Common windows between those that are counted, in seconds.
+const BETWEEN_S: [f64; 3] = [120.0, 600.0, 1800.0];
+/// Windows after which the first probe of a host that bans is due: by then, a longer one would have been too full.
+const SETTLED: f64 = 1.25;
+/// Gain from which on, and rate (requests per second) up to which, that probe is worth a ban.
+const WORTH: f64 = 0.5;
+const RARE: f64 = 7.0;
+
+/// Returns the longest window between two that are counted, in seconds.
+pub(crate) fn between_s(shorter: usize, longer: usize) -> Option<f64> {
+    BETWEEN_S.into_iter().rev().find(|between| *between > SECONDS[shorter] && *between < SECONDS[longer])
+}
+
 impl RateGate<'_> {
     /// Records as allowed what was counted when this request went out.
     pub(crate) fn clean(&mut self, counts: &Counts, in_flight: u8) {
@@ -64,13 +79,18 @@ impl RateGate<'_> {
         let is_cheap = self.persisted.cause() == Cause::Unavailable && self.persisted.par_cap > 0;
         let cost = self.persisted.penalty.get() + if is_cheap { 0.0 } else { 20.0 };
         // If the window is cleared, the gain is the ceiling of the next suspect.
-        let next = self.next_suspect(window).map_or(0.0, |next| safe(0.9, self.persisted.hi[next].get(), next));
-        let gain = (self.next_cap(window).max(next) / cap - 1.0).clamp(0.1, 3.0);
+        let next = self.next_suspect(window).map_or(0.0, |next| self.first_cap(window, next));
+        let tried = self.next_cap(window).max(if self.is_costly() { 0.0 } else { next });
+        let gain = (tried / cap - 1.0).clamp(0.1, 3.0);
         let pause = if self.persisted.is_confirmed(self.now) {
             (20.0 * 60.0_f64).max(20.0 * cost)
         } else {
             let is_coarse =
                 self.persisted.cause() == Cause::Limited && self.persisted.hi[window].get() * SECONDS[window] < COARSE;
+            if self.is_costly() && self.persisted.failed == 0 && gain > WORTH && tried < RARE {
+                self.persisted.probe_at = self.after(0, SETTLED * SECONDS[window].max(60.0));
+                return;
+            }
             (if is_coarse { 1.5 } else { 4.0 } * cost / gain).max(SECONDS[window].min(300.0)).max(60.0)
         };
         self.persisted.probe_at = self.after(self.persisted.fails(self.now), pause);
@@ -119,12 +139,37 @@ impl RateGate<'_> {
     /// Returns the rate that a probe of this window would try.
     pub(crate) fn next_cap(&self, window: usize) -> f64 {
         let (cap, hi) = (self.persisted.cap[window].get(), self.persisted.hi[window].get());
-        match hi {
+        let is_costly = self.is_costly();
+        let tried = match hi {
             0.0 => RAISED * cap,
+            hi if hi > 1.3 * cap && is_costly => safe(0.9, hi, window).max(1.15 * cap),
             hi if hi > 1.3 * cap => (cap * hi).sqrt(),
             // A count cannot grow by less than one request.
             hi => (1.15 * hi).max(hi + 1.0 / SECONDS[window]),
+        };
+        // A failure costs the same at any rate, so such a probe tries what its success would allow.
+        match self.next_suspect(window) {
+            Some(next) if is_costly && hi <= 1.3 * cap && !self.persisted.is_confirmed(self.now) => {
+                tried.max(self.first_cap(window, next))
+            }
+            _ => tried,
         }
+    }
+
+    /// Returns the first ceiling of the window that is suspected after `window`. Where a wrong guess is costly, the host
+    /// may count over a time between the two.
+    fn first_cap(&self, window: usize, next: usize) -> f64 {
+        let (count, cap) =
+            (self.persisted.hi[window].get() * SECONDS[window], safe(0.9, self.persisted.hi[next].get(), next));
+        match between_s(next, window) {
+            Some(between_s) if self.is_costly() && count > 0.0 => cap.min(0.9 * count / between_s),
+            _ => cap,
+        }
+    }
+
+    /// Returns whether a limit hit takes so long that guesses have to be careful.
+    pub(crate) fn is_costly(&self) -> bool {
+        self.persisted.penalty.get() >= COSTLY_S
     }
 
     /// Returns twice the rate at which all parallel requests are in flight: a higher rate would prove nothing about the
@@ -186,7 +231,12 @@ impl RateGate<'_> {
     /// Checks whether the current probe has passed, and applies that. A probe lasts two windows: a limiter with fixed
     /// windows must have counted one of them completely.
     fn check_probe(&mut self, probe: CeilingProbe, permit: &Permit, counts: &Counts) -> Option<Cause> {
-        let long_s = |window: Option<usize>| window.map_or(60.0, |window| 2.0 * SECONDS[window].max(60.0));
+        let long_s = |window: Option<usize>| {
+            let Some(window) = window else { return 60.0 };
+            // At twice the blocked rate, half a window is too much already.
+            let is_fast = self.persisted.hi[window].some().is_some_and(|hi| probe.tried >= 2.0 * hi);
+            (if is_fast { 1.0 } else { 2.0 }) * SECONDS[window].max(60.0)
+        };
         let is_over = self.now - probe.since >= (1000.0 * long_s(probe.window)) as i64;
         let Some(window) = probe.window else {
             if is_over && f64::from(permit.in_flight) >= probe.tried {
@@ -236,7 +286,7 @@ impl RateGate<'_> {
     /// Clears the window: more than the blocked rate passes, so the host does not count over it. The next suspect takes
     /// its place.
     fn clear_window(&mut self, window: usize) {
-        let next = self.next_suspect(window);
+        let next = self.next_suspect(window).map(|next| (next, self.first_cap(window, next)));
         (self.persisted.cap[window], self.persisted.hi[window], self.persisted.failed) =
             (PositiveF16::NONE, PositiveF16::NONE, 0);
         self.persisted.set_confirmed(false);
@@ -246,11 +296,10 @@ impl RateGate<'_> {
                 self.persisted.hi[other] = PositiveF16::NONE;
             }
         }
-        if let Some(next) = next {
-            let hi = self.persisted.hi[next].get();
-            self.persisted.cap[next] = PositiveF16::new(safe(0.9, hi, next).max(MIN_RATE));
+        if let Some((next, cap)) = next {
+            self.persisted.cap[next] = PositiveF16::new(cap.max(MIN_RATE));
         }
-        self.persisted.set_blame(next, self.persisted.cause());
+        self.persisted.set_blame(next.map(|(next, _)| next), self.persisted.cause());
         self.set_rate(self.rate());
     }
 }

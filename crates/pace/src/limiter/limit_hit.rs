@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::window::{Counts, SECONDS, WINDOWS};
 use crate::limiter::active_state::{CeilingProbe, Trial};
+use crate::limiter::ceiling_probe::between_s;
 use crate::limiter::rate_gate::{MIN_RATE, RateGate, rate_of};
 use crate::persistence::float16::PositiveF16;
 use crate::signals::response::Cause;
@@ -30,9 +31,14 @@ const LEAST_CUT: f64 = 0.5;
 /// Share of a blocked rate that a ceiling may reach at most.
 const BELOW_HI: f64 = 0.95;
 /// Lengths of bans that people choose, in seconds: most are round.
-const ROUND_S: [f64; 6] = [300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0];
+const ROUND_S: [f64; 7] = [300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 7200.0];
 /// Time from which on a host that still refuses has most likely banned the crawler, in seconds.
 const LONG_S: f64 = 100.0;
+/// Requests up to which a first refusal says nothing of a window: the limit is as likely one per second.
+const FEW: f64 = 6.0;
+/// Remaining share of the rate after such a refusal, and after the next one: less than half, since gaps vary.
+const HALF: f64 = 0.41;
+const HALF_AGAIN: f64 = 0.5;
 /// A limit hit within this number of responses after a hold means that the hold was too short.
 const TOO_EARLY: u16 = 10;
 
@@ -127,8 +133,10 @@ impl RateGate<'_> {
         let limit_hit_at = self.active.trouble().limit_hit_at;
         self.persisted.penalty = PositiveF16::new(self.now.saturating_sub(limit_hit_at) as f64 / 1000.0);
         self.persisted.set_trial(false);
+        let trial_at = self.now;
         let trouble = self.active.trouble();
         (trouble.trial, trouble.fresh) = (Trial::No, TOO_EARLY);
+        (trouble.resumed_at, trouble.resumed) = (trial_at, 1);
 
         let (ceiling, _) = self.ceiling();
         if self.rate() > ceiling / 2.0 {
@@ -192,10 +200,24 @@ impl RateGate<'_> {
         let probe = self.active.trouble().probe.take();
         match probe {
             Some(CeilingProbe { window: Some(window), tried, before, .. })
-                if rate_of(counts, window) > 0.85 * tried =>
+                if rate_of(counts, window)
+                    > 0.85 * tried.min(1.15 * old_hi[window].some().unwrap_or(f64::INFINITY)) =>
             {
                 self.probe_failed(window, before, rate_of(counts, window));
                 self.persisted.set_blame(Some(window), hit.cause);
+                return;
+            }
+            // The window is not full yet, but the higher rate was refused.
+            Some(CeilingProbe { window: Some(window), before, .. })
+                if self.is_costly() && rate_of(counts, window) > 1.05 * before =>
+            {
+                self.persisted.set_confirmed(true);
+                self.end_probe(window, before, hit.cause);
+                return;
+            }
+            Some(CeilingProbe { window: Some(0), before, .. }) if is_bare(hit) && self.rate() > 1.05 * before => {
+                self.lower_hi(0, self.rate());
+                self.end_probe(0, before, hit.cause);
                 return;
             }
             Some(CeilingProbe { window: None, tried, before, .. }) if f64::from(hit.in_flight) >= tried => {
@@ -212,17 +234,27 @@ impl RateGate<'_> {
             None => {}
         }
         let (ceiling, top) = self.ceiling();
-        if let Some(window) = top.and_then(|top| self.met_again(top, &old_hi, counts)) {
-            self.cap_below(window, rate_of(counts, window), hit.cause);
+        if let Some((top, longer)) = top.and_then(|top| Some((top, self.met_again(top, &old_hi, counts)?))) {
+            self.blame_longer(top, longer, counts, hit.cause);
             return;
         }
+        let is_first = is_bare(hit) && f64::from(self.active.trouble().resumed) <= FEW;
         match top {
+            Some(0) if is_first => self.halve(HALF_AGAIN * ceiling),
             Some(window) if self.rate() > 0.9 * ceiling => {
                 self.cut(window, ceiling, counts, hit.cause, old_hi[window].get())
             }
             _ => self.blame_a_suspect(&suspects, hit),
         }
         self.blame_those_at_once(hit);
+    }
+
+    /// Ends a failed probe with the previous ceiling.
+    fn end_probe(&mut self, window: usize, before: f64, cause: Cause) {
+        self.persisted.cap[window] = PositiveF16::new(before);
+        self.persisted.failed = self.persisted.failed.saturating_add(1);
+        self.persisted.set_blame(Some(window), cause);
+        self.set_rate(self.rate());
     }
 
     /// Decides whether the parallel requests were refused, rather than the rate.
@@ -265,13 +297,46 @@ impl RateGate<'_> {
     /// Returns a longer window that holds as many requests as when it was blocked before, if the blamed window does
     /// not: the host counts over the longer one.
     fn met_again(&self, top: usize, old_hi: &Counts, counts: &Counts) -> Option<usize> {
+        // A host that bans counts from the end of the ban.
+        let (resumed_at, resumed) = match &self.active.trouble {
+            Some(trouble) if self.is_costly() => (trouble.resumed_at, f64::from(trouble.resumed)),
+            _ => (0, 0.0),
+        };
+        let since_s = self.now.saturating_sub(resumed_at) as f64 / 1000.0;
         let is_met = |window: usize| {
             let (before, count) = (old_hi[window].get() * SECONDS[window], counts[window].get());
-            before > 0.0 && (count - before).abs() <= (0.05 * before).max(1.5)
+            let is_near = |count: f64| before > FEW && (count - before).abs() <= (0.05 * before).max(1.5);
+            is_near(count) || since_s < SECONDS[window] && is_near(resumed)
         };
         let is_lower = |window: usize| safe(0.9, rate_of(counts, window), window) < self.persisted.cap[top].get();
         // An hour contains many requests that have nothing to do with the limit.
         (top + 1..WINDOWS - 1).find(|window| is_met(*window) && is_lower(*window)).filter(|_| !is_met(top))
+    }
+
+    /// Blames a longer window than `top`, or one between the two.
+    fn blame_longer(&mut self, top: usize, longer: usize, counts: &Counts, cause: Cause) {
+        // Its count may contain requests from before a ban, but it was blocked with as many as before.
+        let rate = rate_of(counts, longer).min(self.persisted.hi[longer].get());
+        let between = between_s(top, longer).map(|between_s| rate * SECONDS[longer] / between_s);
+        let Some(between) = between.filter(|_| self.is_costly()) else {
+            self.cap_below(longer, rate, cause);
+            return;
+        };
+        let is_tried = self.persisted.cap[top].get() < 1.1 * between;
+        let between = PositiveF16::new(between);
+        self.persisted.cap[top] = PositiveF16::NONE;
+        if is_tried {
+            self.persisted.hi[top] = PositiveF16::NONE;
+        } else {
+            (self.persisted.hi[top], self.persisted.clean[top]) = (between, self.persisted.clean[top].min(between));
+        }
+        if is_tried {
+            self.cap_below(longer, rate, cause);
+        } else {
+            self.cap_below(top, between.get(), cause);
+            self.persisted.cap[top] = PositiveF16::new(safe(0.94, between.get(), top).max(MIN_RATE));
+        }
+        self.persisted.set_confirmed(true);
     }
 
     fn cap_below(&mut self, window: usize, rate: f64, cause: Cause) {
@@ -329,12 +394,12 @@ impl RateGate<'_> {
             guess -= 1;
         }
         match in_order(guess).find(|window| suspects[*window]) {
+            Some(0) if is_bare(hit) && hit.counts[0].get() <= FEW => self.halve(HALF * self.rate()),
             Some(window) => {
                 self.cap_below(window, rate_of(&hit.counts, window), hit.cause);
                 // Only the guess supports the minute: the next admitted request decides.
-                let is_bare = hit.cause == Cause::Limited && hit.retry_after.is_none();
                 self.active.trouble().is_brief =
-                    is_bare && SECONDS[window] == 60.0 && suspects[0] && self.persisted.penalty.is_none();
+                    is_bare(hit) && SECONDS[window] == 60.0 && suspects[0] && self.persisted.penalty.is_none();
             }
             None => {
                 self.persisted.set_blame(None, hit.cause);
@@ -343,10 +408,22 @@ impl RateGate<'_> {
         }
     }
 
+    /// Sets the ceiling of the shortest window after so few requests that their count says nothing: the rate was too high.
+    fn halve(&mut self, cap: f64) {
+        self.persisted.hi[0] = PositiveF16::new(self.rate());
+        self.persisted.cap[0] = PositiveF16::new(cap.max(MIN_RATE));
+        self.persisted.set_blame(Some(0), Cause::Limited);
+        self.active.trouble().is_brief = self.persisted.penalty.is_none();
+        self.set_rate(self.rate());
+    }
+
     /// Blames the shortest window: a limit over a minute would hardly admit a request so soon. It is a short window, or
     /// a bucket.
     fn blame_the_shortest(&mut self) {
         let cause = self.persisted.cause();
+        if self.persisted.blamed() == Some(0) {
+            return;
+        }
         if let Some(blamed) = self.persisted.blamed() {
             self.persisted.cap[blamed] = PositiveF16::NONE;
         }
@@ -358,6 +435,11 @@ impl RateGate<'_> {
         let known = self.persisted.hi[window].some().unwrap_or(f64::INFINITY);
         self.persisted.hi[window] = PositiveF16::new(rate.min(known));
     }
+}
+
+/// Returns whether the host has said that there is a limit, and no more.
+fn is_bare(hit: &LimitHit) -> bool {
+    hit.cause == Cause::Limited && hit.retry_after.is_none()
 }
 
 /// Returns whether the responses may have nothing to do with the rate: the host has only failed, and said nothing of a

@@ -135,12 +135,17 @@ impl RateGate<'_> {
         let gap_ms = self.gap_ms(cost) * even;
         let idle = self.now.saturating_sub(self.active.next) as f64;
         let is_paced = idle <= 2.0 * gap_ms;
-        // A late caller catches up at most a fifth of a gap: saved requests would go out as a burst.
-        let from = self.active.next.max(self.now.saturating_sub((gap_ms / 5.0) as i64));
+        // A late caller catches up at most a fifth of a gap: saved requests would go out as a burst. After a hold nobody
+        // is late.
+        let late_ms = if is_trial && self.ceiling().1 == Some(0) { 0 } else { (gap_ms / 5.0) as i64 };
+        let from = self.active.next.max(self.now.saturating_sub(late_ms));
         self.active.next = from.saturating_add(gap_ms.round() as i64);
         self.touch();
         self.active.rings.add(cost, self.now);
         self.active.in_flight = self.active.in_flight.saturating_add(1);
+        if let Some(trouble) = &mut self.active.trouble {
+            trouble.resumed = trouble.resumed.saturating_add(u32::from(cost));
+        }
         if is_trial {
             self.active.trouble().trial = Trial::Out;
         }

@@ -48,7 +48,7 @@ pub(crate) struct PersistedState {
     /// How long the host last refused requests, in seconds.
     pub(crate) penalty: PositiveF16,
     /// The ceiling (or the rate, without one) in the last record, while the host is in use. In the log and while it is
-    /// idle, the share of its errors that are noise, if it is noisy.
+    /// idle, the share of its errors that are noise, if it is noisy; 1 more if they are not 503s only.
     pub(crate) noted: PositiveF16,
     /// The host's last `Crawl-delay`, in seconds, without the maximum.
     pub(crate) declared_gap: PositiveF16,

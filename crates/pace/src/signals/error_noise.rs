@@ -61,6 +61,8 @@ const ALARM: f64 = 11.5;
 /// most [`DOUBLINGS`] times.
 const PAUSE_MS: i64 = 300_000;
 const DOUBLINGS: u8 = 6;
+/// What marks a stored share as one of other errors than 503.
+const OTHER_ERRORS: f64 = 1.0;
 /// Number of octaves of rates that are counted, and the upper end of the lowest one, in requests per second.
 const OCTAVES: usize = 10;
 const LOWEST: f64 = 0.25;
@@ -76,6 +78,8 @@ pub(crate) struct ErrorNoise {
     /// the errors of a limit would become usual, too.
     share: f32,
     found: f32,
+    /// Whether the errors are 503s only.
+    is_503: bool,
     /// Number of responses behind the share, at most [`LONG`].
     known: f32,
     /// Findings that were wrong, the rate that showed it, and the end of the pause of tests after the last one.
@@ -108,11 +112,23 @@ pub(crate) struct NoiseTest {
 }
 
 impl ErrorNoise {
-    /// Returns what is known of a host whose share of noise was found earlier.
-    pub(crate) fn known(share: f64) -> Self {
-        let mut noise = Self::default();
+    /// Returns what is known of a host whose noise was found earlier; `stored` is what [`Self::stored`] returned.
+    pub(crate) fn known(stored: f64) -> Self {
+        let is_503 = stored < OTHER_ERRORS;
+        let share = if is_503 { stored } else { stored - OTHER_ERRORS };
+        let mut noise = Self { is_503, ..Self::default() };
         noise.find(share.clamp(QUIET, MAX_NOISE), f64::from(RESPONSES));
         noise
+    }
+
+    /// Returns the noise as one number: its share of 503s, or 1 more than its share of other errors.
+    pub(crate) fn stored(&self) -> Option<f64> {
+        self.share().map(|share| if self.is_503 { share } else { OTHER_ERRORS + share })
+    }
+
+    /// Returns whether the noise is 503s only.
+    pub(crate) fn is_503(&self) -> bool {
+        self.is_503
     }
 
     /// Returns the usual share of errors, if the host is noisy.
@@ -148,6 +164,7 @@ impl ErrorNoise {
             return None;
         }
         let responses = test.slower.0;
+        self.is_503 = test.is_503;
         self.find(share, responses);
         self.test.take()
     }

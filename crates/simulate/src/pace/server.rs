@@ -60,6 +60,7 @@ pub(super) struct Server {
     rate: f64,
     burst: f64,
     penalty_ms: f64,
+    hard: f64,
     status: Status,
     says_when: bool,
     day: Option<[f64; 2]>,
@@ -96,15 +97,16 @@ impl Server {
         let mut draw = |from: &Option<super::world::Draw>| from.as_ref().map_or(0.0, |draw| draw.draw(chance));
         let (n, window_s, rate, burst) = (draw(&class.n), draw(&class.window_s), draw(&class.rate), draw(&class.burst));
         let (penalty_s, capacity, status) = (draw(&class.penalty_s), draw(&class.capacity), draw(&class.status));
+        let hard = draw(&class.hard);
         let (stray_5xx, stray_403) = (draw(&class.stray_5xx), draw(&class.stray_403));
         let stray_503 = draw(&class.stray_503);
         let [from, to] = class.latency.unwrap_or(world.latency);
         let median_s = from * (to / from).powf(chance.unit());
         let status = match (kind, status as u32) {
             (LimiterKind::Bucket | LimiterKind::Leaky, 503) | (LimiterKind::Parallel, _) => Status::Unavailable,
-            (LimiterKind::Bucket | LimiterKind::Leaky | LimiterKind::Window | LimiterKind::Mitigate, _) => {
-                Status::Limited
-            }
+            (LimiterKind::Bucket | LimiterKind::Leaky | LimiterKind::Window | LimiterKind::Mitigate, _)
+            | (LimiterKind::TwoThreshold, 429) => Status::Limited,
+            (LimiterKind::TwoThreshold, _) => Status::Ok,
             _ => Status::Block,
         };
         let mut server = Self {
@@ -114,6 +116,7 @@ impl Server {
             rate: if kind == LimiterKind::Queue { capacity } else { rate },
             burst: burst.round(),
             penalty_ms: penalty_s * 1000.0,
+            hard,
             status,
             says_when: chance.happens(class.retry_after),
             day: class.day,
@@ -171,7 +174,8 @@ impl Server {
             is_served: false,
         };
         if let Some(until) = self.refuses(now) {
-            reply.status = self.status;
+            let is_banned = self.kind == LimiterKind::TwoThreshold && now < self.closed_until;
+            reply.status = if is_banned { Status::Block } else { self.status };
             reply.retry_after_s = until.filter(|_| self.says_when).map(|until| ((until - now) as f64 / 1000.0).ceil());
             self.trips += u32::from(self.has_closed(now));
             self.last_block = now;
@@ -186,6 +190,11 @@ impl Server {
         if self.kind == LimiterKind::Leaky {
             // Earlier requests have to leak out first.
             reply.latency_ms += (1000.0 * (self.count - 1.0).max(0.0) / (self.rate * self.factor(now))) as i64;
+        }
+        if self.kind == LimiterKind::TwoThreshold {
+            // Only the kind that delays lets requests above the lower threshold through.
+            let above = self.times.len() as f64 - self.soft(self.factor(now));
+            reply.latency_ms += (1000.0 * above.max(0.0) / self.rate) as i64;
         }
         if self.kind == LimiterKind::Queue {
             let service = -(1.0 - chance.unit()).ln() * 1000.0 / (self.rate * self.factor(now));
@@ -213,6 +222,7 @@ impl Server {
         let closure = match self.kind {
             LimiterKind::Window => self.at,
             LimiterKind::Mitigate | LimiterKind::Captcha | LimiterKind::Escalate => i64::from(self.bans),
+            LimiterKind::TwoThreshold if now < self.closed_until => i64::from(self.bans),
             LimiterKind::Waf => self.closed_at,
             // These limiters refuse single requests; refusals in close succession belong to one closure.
             _ if now - self.last_block > TRIP_MS => now,
@@ -265,6 +275,19 @@ impl Server {
                     Some(self.closed_until)
                 })
             }
+            LimiterKind::TwoThreshold => {
+                if now < self.closed_until {
+                    return Some(Some(self.closed_until));
+                }
+                let (is_over, soft) = (self.counted_over(now, factor), self.soft(factor));
+                if self.times.len() as f64 > self.hard * soft {
+                    self.times.clear();
+                    self.closed_until = now + self.penalty_ms as i64;
+                    self.bans += 1;
+                    return Some(Some(self.closed_until));
+                }
+                (is_over && self.status == Status::Limited).then_some(None)
+            }
             LimiterKind::Bucket | LimiterKind::Leaky => {
                 let leaked = (now - self.at) as f64 / 1000.0 * self.rate * factor;
                 self.at = now;
@@ -288,6 +311,11 @@ impl Server {
             }
             LimiterKind::Parallel => (f64::from(self.served) >= self.n).then_some(None),
         }
+    }
+
+    /// Returns the requests that the lower of two thresholds allows in a window.
+    fn soft(&self, factor: f64) -> f64 {
+        (self.rate * self.window_ms / 1000.0 * factor).max(1.0)
     }
 
     /// Counts the request; returns whether the window has more than the limit.
@@ -321,6 +349,7 @@ impl Server {
             LimiterKind::None => self.parallel / self.mean_latency(),
             LimiterKind::Window | LimiterKind::Mitigate | LimiterKind::Waf => counted,
             LimiterKind::Captcha | LimiterKind::Escalate | LimiterKind::Bucket | LimiterKind::Leaky => self.rate,
+            LimiterKind::TwoThreshold => self.rate,
             // This is not a rate limit: the best throughput is that of all slots.
             LimiterKind::Parallel => self.n / self.mean_latency(),
             LimiterKind::Queue => self.rate * self.best_of_queue(),

@@ -109,6 +109,10 @@ pub enum LimiterKind {
     /// More than `rate` over `window_s`; then refused for `penalty_s`, doubled each time, with ten seconds more for
     /// each try.
     Escalate,
+    /// Two thresholds over `window_s`: above `rate`, `status` 429, or 200 and a delay; above `hard` times that, refused for
+    /// `penalty_s`. Refused requests count, too.
+    #[serde(rename = "two-threshold")]
+    TwoThreshold,
     /// Allows everything, and processes it sequentially, `capacity` per second.
     Queue,
 }
@@ -170,7 +174,10 @@ pub struct Class {
     /// The requests per second that the server can process.
     #[serde(default)]
     pub capacity: Option<Draw>,
-    /// The status of a full bucket.
+    /// The threshold of a ban, as a multiple of the one that it follows.
+    #[serde(default)]
+    pub hard: Option<Draw>,
+    /// The status of a full bucket, or above the lower of two thresholds.
     #[serde(default)]
     pub status: Option<Draw>,
     /// The share of hosts that send `Retry-After`.
@@ -293,6 +300,7 @@ impl PaceWorld {
             ("class.burst", &class.burst),
             ("class.penalty_s", &class.penalty_s),
             ("class.capacity", &class.capacity),
+            ("class.hard", &class.hard),
             ("class.status", &class.status),
             ("class.stray_5xx", &class.stray_5xx),
             ("class.stray_403", &class.stray_403),
@@ -341,6 +349,7 @@ fn needed(kind: LimiterKind) -> &'static [&'static str] {
         LimiterKind::Bucket | LimiterKind::Leaky => &["class.rate", "class.burst", "class.status"],
         LimiterKind::Parallel => &["class.n"],
         LimiterKind::Captcha | LimiterKind::Escalate => &["class.rate", "class.window_s", "class.penalty_s"],
+        LimiterKind::TwoThreshold => &["class.rate", "class.window_s", "class.hard", "class.penalty_s", "class.status"],
         LimiterKind::Queue => &["class.capacity"],
     }
 }

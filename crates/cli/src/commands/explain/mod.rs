@@ -16,6 +16,7 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, DIM, HEADING, Output, Table, plain, styled};
 use fetchwise::journal::AsOf;
+use fetchwise::pace::PaceExplanation;
 use fetchwise::selector::{Counterfactual, Explanation};
 use fetchwise_serve::json::{ExplainInput, ExplanationJson, own_total, rule_text};
 
@@ -134,6 +135,9 @@ fn explain(
         show_rebuilt(&decider.loaded, now, out)?;
     }
     if !is_full {
+        if let Some(noise) = pace.as_ref().and_then(PaceExplanation::noise_text) {
+            out.line(format_args!("\nflaky: {noise}"))?;
+        }
         let words = "--full shows the evidence, every candidate, each step of the score and the pace";
         return out.line(format_args!("\n{}", styled(DIM, words))).map(|()| Exit::Done);
     }
