@@ -119,7 +119,8 @@ async fn a_renderer_without_processor_time_is_no_failure_of_its_fetcher() {
         let (report, ()) = tokio::join!(pipeline.fetch(&link), stop);
         assert!(report.success, "{report:?}");
         assert_eq!(report.requests, 1, "the fault is no attempt: {report:?}");
-        let known = selector.explain(&site.url("/"), &SelectContext::default()).unwrap();
+        let context = SelectContext::first_attempt(selector.now());
+        let known = selector.explain(&site.url("/"), &context).unwrap();
         let known = known.candidates.iter().find(|candidate| candidate.fetcher == "playwright").unwrap();
         assert!(known.domain_attempts > 0.9 && known.domain_attempts < 1.1, "{known:?}");
     })
