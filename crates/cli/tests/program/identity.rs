@@ -4,11 +4,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use fetchwise::fetch::browser::BrowserFetcher;
+use fetchwise::identity::{KeyDir, KeyEntry, KeySet, SigningKey, directory};
 use fetchwise::response::header;
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
-use fetchwise_testsite::origin::{Origin, Site};
-use serde_json::Value;
+use fetchwise_testsite::origin::{Certificate, Origin, Site};
+use serde_json::{Value, json};
 
 use crate::support::{Ran, TestDir};
 
@@ -278,4 +279,414 @@ fn declared_browsers_sign_and_name_the_crawler() {
     let ran = place.run(&["config", "check", "bad.toml"]);
     let said = format!("{}{}", ran.stdout, ran.stderr);
     assert!(ran.code == 2 && said.contains("expected one of `document`, `site`, `all`"), "{said}");
+}
+
+const HOST: &str = "127.0.0.1";
+
+/// An agent on an https server of this machine, with the files that `identity directory` writes.
+struct PublishedAgent {
+    place: TestDir,
+    origin: Origin,
+}
+
+impl PublishedAgent {
+    fn new() -> Self {
+        let place = TestDir::new();
+        let certificate = Certificate::new([HOST]).unwrap();
+        let origin = Origin::start_tls([(HOST, Site::Status(404))], &certificate).unwrap();
+        place.write("ca.pem", certificate.authority_pem());
+        let agent = origin.url(HOST, "");
+        let settings = "[http]\nca_file = 'ca.pem'\n[network]\nallow = ['127.0.0.0/8']\n";
+        let section = format!("[identity]\nkeys = 'keys'\nagent = '{agent}'\nname = 'ExampleBot'\n");
+        place.write("c.toml", format!("{section}{settings}"));
+        place.write("closed.toml", format!("{section}[http]\nca_file = 'ca.pem'\n"));
+        assert_eq!(run(&place, &["init"]).code, 0);
+        let agent = Self { place, origin };
+        agent.publish();
+        agent
+    }
+
+    /// Serves what `identity directory` writes.
+    fn publish(&self) {
+        let written = run(&self.place, &["directory", "--out", "site"]);
+        assert_eq!(written.code, 0, "{}", written.stderr);
+        self.serve(self.files(&[]));
+    }
+
+    /// Serves the key directory from `directory`, and the rest from files.
+    fn serve(&self, directory: Site) {
+        let rest = Site::Files(self.place.path("site"));
+        let sites = vec![("/.well-known/".to_owned(), directory), ("/".to_owned(), rest)];
+        assert!(self.origin.set_site(HOST, Site::Mixed(sites)));
+    }
+
+    /// Returns the files with the media type of key directories, and further headers.
+    fn files(&self, headers: &[(&str, &str)]) -> Site {
+        let media_type = ("content-type", directory::MEDIA_TYPE);
+        let headers =
+            headers.iter().chain([&media_type]).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Site::WithHeaders { headers: headers.collect(), behind: Box::new(Site::Files(self.place.path("site"))) }
+    }
+
+    fn keys(&self) -> KeySet {
+        KeyDir::new(self.place.path("keys")).load().unwrap()
+    }
+
+    /// Replaces the key directory.
+    fn write_directory(&self, text: &str) {
+        fs::write(self.place.path("site").join(&directory::WELL_KNOWN[1..]), text).unwrap();
+    }
+
+    /// Returns the exit code of `check` with a config, and what it says.
+    fn check(&self, config: &str) -> (i32, Value) {
+        let ran = self.place.run(&["identity", "check", "--json", "--config", config]);
+        (ran.code, ran.one())
+    }
+
+    #[track_caller]
+    fn assert_problem(&self, config: &str, wanted: &str) {
+        let (code, said) = self.check(config);
+        let problems = said["problems"].as_array().unwrap();
+        let has_it = problems.iter().any(|problem| problem.as_str().unwrap().contains(wanted));
+        assert!(code == 1 && said["ok"] == false && has_it, "{wanted}: {code} {said:#}");
+    }
+}
+
+fn new_key() -> KeyEntry {
+    KeyEntry { key: SigningKey::generate().unwrap().0.into(), nbf: None, exp: None }
+}
+
+#[test]
+fn a_published_directory_passes_the_check_before_and_after_a_rotation() {
+    let agent = PublishedAgent::new();
+    let (code, said) = agent.check("c.toml");
+    assert_eq!((code, &said["ok"], &said["problems"]), (0, &json!(true), &json!([])), "{said:#}");
+    assert!(said["warnings"][0].as_str().unwrap().contains("not signed"), "{said:#}");
+    assert_eq!(said["card"], agent.origin.url(HOST, "/bot.json"));
+    assert_eq!(run(&agent.place, &["rotate"]).code, 0);
+    agent.assert_problem("c.toml", "the directory lacks key");
+    agent.publish();
+    assert_eq!(agent.check("c.toml").0, 0);
+    // Signed, and signed for another directory.
+    let (keys, now) = (agent.keys(), seconds_now());
+    let body = directory::body(&keys, now);
+    agent.write_directory(&body);
+    let authority = format!("{HOST}:{}", agent.origin.port());
+    let signed = directory::sign(&keys, &authority, &body, now);
+    let headers = |signature: &str| {
+        let input = ("signature-input", signed.input.as_str());
+        agent.files(&[("content-digest", &signed.content_digest), input, ("signature", signature)])
+    };
+    agent.serve(headers(&signed.signature));
+    let (code, said) = agent.check("c.toml");
+    assert_eq!((code, &said["warnings"]), (0, &json!([])), "{said:#}");
+    agent.serve(headers(&directory::sign(&keys, "other.example", &body, now).signature));
+    assert_eq!(agent.check("c.toml").0, 1);
+    agent.publish();
+    let card = agent.place.path("site/bot.json");
+    fs::write(&card, fs::read_to_string(&card).unwrap().replace("/bot.json", "/other.json")).unwrap();
+    agent.assert_problem("c.toml", "the card's client_id is");
+}
+
+#[test]
+fn the_check_fails_for_what_a_verifier_cannot_use() {
+    let agent = PublishedAgent::new();
+    let to = agent.origin.url(HOST, "/moved");
+    agent.serve(Site::Redirect { status: 302, to });
+    agent.assert_problem("c.toml", "redirect");
+    assert_eq!(agent.origin.hits_at(HOST, "/moved"), 0, "a redirect was followed");
+    agent.serve(Site::Files(agent.place.path("site")));
+    agent.assert_problem("c.toml", "the directory has the content type");
+    agent.serve(Site::Status(404));
+    agent.assert_problem("c.toml", "status 404, expected 200");
+    agent.publish();
+    let own = agent.keys().entries().to_vec();
+    let body = |more: usize| {
+        let foreign = (0..more).map(|_| new_key());
+        directory::body(&KeySet::new(own.iter().cloned().chain(foreign).collect()), seconds_now())
+    };
+    agent.write_directory(&body(1));
+    agent.assert_problem("c.toml", "which is not one of the own keys");
+    agent.write_directory(&body(10));
+    agent.assert_problem("c.toml", "the directory has 11 keys; verifiers may read only 10");
+    let padded = |len: usize| format!("{}{}", body(0), " ".repeat(len - body(0).len()));
+    agent.write_directory(&padded(64 << 10));
+    assert_eq!(agent.check("c.toml").0, 0, "64 KiB are allowed");
+    agent.write_directory(&padded((64 << 10) + 1));
+    agent.assert_problem("c.toml", "65536");
+    agent.write_directory("{\"keys\": 3}");
+    agent.assert_problem("c.toml", "the directory is not a JWK Set");
+    // An unknown authority.
+    agent.publish();
+    let config = fs::read_to_string(agent.place.path("c.toml")).unwrap().replace("ca_file = 'ca.pem'", "");
+    agent.place.write("untrusted.toml", config);
+    agent.assert_problem("untrusted.toml", "certificate");
+}
+
+#[test]
+fn the_check_connects_only_where_the_address_guard_allows_it() {
+    let agent = PublishedAgent::new();
+    let connections = || agent.origin.connections(HOST.parse().unwrap());
+    let before = connections();
+    agent.assert_problem("closed.toml", "127.0.0.1");
+    let open = fs::read_to_string(agent.place.path("c.toml")).unwrap();
+    let own = agent.origin.url(HOST, "");
+    for hostile in ["https://169.254.169.254", "https://[::ffff:169.254.169.254]", "https://10.255.255.1"] {
+        agent.place.write("hostile.toml", open.replace(&own, hostile));
+        agent.assert_problem("hostile.toml", "may not be dialled");
+    }
+    assert_eq!(connections(), before);
+}
+
+#[test]
+fn the_check_gives_up_on_a_server_that_hangs() {
+    let agent = PublishedAgent::new();
+    agent.serve(Site::Silent);
+    agent.assert_problem("c.toml", "did not end within 5s");
+}
+
+/// Returns the texts that must not appear anywhere: the private keys, as base64 and as bytes.
+fn forbidden(place: &TestDir) -> Vec<Vec<u8>> {
+    use base64::Engine as _;
+    let files = fs::read_dir(place.path("keys")).unwrap().map(|entry| entry.unwrap().path());
+    let pems = files.filter(|path| path.extension().is_some_and(|extension| extension == "pem"));
+    let seed = |path| {
+        let pem = fs::read_to_string(path).unwrap();
+        let der = base64::engine::general_purpose::STANDARD.decode(pem.lines().nth(1).unwrap()).unwrap();
+        der[der.len() - 32..].to_vec()
+    };
+    secrets(place).into_iter().map(String::into_bytes).chain(pems.map(seed)).collect()
+}
+
+/// Fails if any file below `dir`, besides the keys, has one of the texts.
+fn assert_absent(dir: &std::path::Path, texts: &[Vec<u8>]) -> usize {
+    let mut files = 0;
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files += if path.ends_with("keys") { 0 } else { assert_absent(&path, texts) };
+            continue;
+        }
+        let bytes = fs::read(&path).unwrap();
+        let has = |text: &Vec<u8>| bytes.windows(text.len()).any(|part| part == text);
+        assert!(!texts.iter().any(has), "{}", path.display());
+        files += 1;
+    }
+    files
+}
+
+#[test]
+fn no_output_log_or_archive_of_any_command_has_a_private_key_or_a_signature() {
+    let (place, kid) = with_key();
+    let certificate = Certificate::new([HOST]).unwrap();
+    let origin = Origin::start_tls([(HOST, Site::Static)], &certificate).unwrap();
+    place.write("ca.pem", certificate.authority_pem());
+    let section = fs::read_to_string(place.path("c.toml")).unwrap();
+    place.write("c.toml", format!("{section}[http]\nca_file = 'ca.pem'\n"));
+    let mut texts = forbidden(&place);
+    let mut said = Vec::new();
+    let mut keep = |ran: Ran| {
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        said.push(ran.stdout.into_bytes());
+        said.push(ran.stderr.into_bytes());
+    };
+    let crawl = ["--config", "c.toml", "--no-browser", "--allow-network", "127.0.0.0/8", "--json", "--verbose"];
+    let urls = ["/a", "/b"].map(|path| origin.url(HOST, path));
+    let fetch = |archive: &str| {
+        let args = [&["fetch"], &crawl[..], &["--robots", "obey", "--warc", archive, &urls[0], &urls[1]]].concat();
+        place.run(&args)
+    };
+    keep(fetch("one.warc"));
+    keep(place.run(&["config", "show", "--config", "c.toml"]));
+    keep(place.run(&["config", "check", "c.toml"]));
+    keep(run(&place, &["show", "--json"]));
+    keep(run(&place, &["directory", "--out", "site"]));
+    keep(run(&place, &["rotate"]));
+    texts.extend(forbidden(&place));
+    keep(run(&place, &["rotate", "--compromised", "--json"]));
+    texts.extend(forbidden(&place));
+    keep(fetch("two.warc"));
+    let again = TestDir::new();
+    again.write("c.toml", "[identity]\nkeys = 'keys'\n");
+    keep(run(&again, &["init", "--agent", "https://bot.example", "--name", "B"]));
+    texts.extend(forbidden(&again));
+    assert_eq!(texts.len(), 2 * (1 + 2 + 1 + 1));
+    let signatures: Vec<Vec<u8>> = origin
+        .requests()
+        .iter()
+        .filter_map(|request| Some(header(&request.headers, "signature")?.as_bytes()[6..90].to_vec()))
+        .collect();
+    assert!(signatures.len() >= 6, "pages and robots.txt of both crawls are signed");
+    texts.extend(signatures);
+    let has = |said: &Vec<u8>, text: &Vec<u8>| said.windows(text.len()).any(|part| part == text);
+    assert!(said.iter().all(|said| texts.iter().all(|text| !has(said, text))));
+    assert!(assert_absent(&place.path("."), &texts) > 5);
+    // The search would find something: the archive has the public part of the signatures.
+    let archive = fs::read(place.path("one.warc")).unwrap();
+    assert!(has(&archive, &b"Signature-Input: sig1=".to_vec()) && has(&archive, &kid.into_bytes()));
+}
+
+#[test]
+fn coverage_authority_leaves_method_and_path_open() {
+    let (place, _) = with_key();
+    let section = fs::read_to_string(place.path("c.toml")).unwrap();
+    place.write("c.toml", format!("{section}coverage = 'authority'\n"));
+    let signed = run(&place, &["sign", "https://shop.example/a"]).stdout;
+    assert!(signed.contains("Signature-Input: sig1=(\"@authority\" \"signature-agent\";key=\"sig1\")"), "{signed}");
+    for (line, host, code) in
+        [("GET /a", "shop.example", 0), ("HEAD /b?c", "shop.example", 0), ("GET /a", "b.example", 1)]
+    {
+        place.write("r.txt", format!("{line} HTTP/1.1\nHost: {host}\n{signed}\n"));
+        let verified = run(&place, &["verify", "--request", "r.txt"]);
+        assert_eq!(verified.code, code, "{line} {host}: {}", verified.stderr);
+    }
+    place.write("bad.toml", format!("{section}coverage = 'path'\n"));
+    assert_eq!(place.run(&["config", "check", "bad.toml"]).code, 2);
+}
+
+#[test]
+fn a_request_over_plain_http_is_verified_as_such() {
+    let (place, _) = with_key();
+    let section = fs::read_to_string(place.path("c.toml")).unwrap();
+    place.write("c.toml", format!("{section}http = 'loopback'\n"));
+    for (url, host, scheme, other) in [
+        // Each scheme has its own default port.
+        ("http://127.0.0.1/a", "127.0.0.1:80", "http", "https"),
+        ("https://shop.example/a", "shop.example:443", "https", "http"),
+    ] {
+        let signed = run(&place, &["sign", url]).stdout;
+        place.write("r.txt", format!("GET /a HTTP/1.1\nHost: {host}\n{signed}\n"));
+        let verify = |scheme: &str| run(&place, &["verify", "--request", "r.txt", "--scheme", scheme]).code;
+        assert_eq!((verify(scheme), verify(other)), (0, 1), "{url}");
+    }
+    assert_eq!(run(&place, &["verify", "--request", "r.txt", "--scheme", "ftp"]).code, 2);
+}
+
+#[test]
+fn the_address_of_the_crawlers_page_cannot_break_the_user_agent() {
+    let (place, _) = with_key();
+    let section = fs::read_to_string(place.path("c.toml")).unwrap();
+    place.write("c.toml", format!("{section}about = \"https://bot.example/a\\r\\nX-Evil: 1\"\n"));
+    let shown = run(&place, &["show", "--json"]).one();
+    let agent = "Mozilla/5.0 (compatible; ExampleBot/1.0; +https://bot.example/aX-Evil:%201)";
+    assert_eq!(shown["user_agent"], agent);
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    let fetch = ["fetch", "--config", "c.toml", "--no-browser", "--allow-network", "127.0.0.0/8", "--json"];
+    let ran = place.run(&[&fetch[..], &[&origin.url(HOST, "/a")]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(origin.requests()[0].user_agent(), Some(agent));
+}
+
+#[test]
+fn a_key_that_the_table_does_not_list_is_shown_and_not_used() {
+    let (place, kid) = with_key();
+    let extra = place.path("keys/extra.pem");
+    fs::copy(place.path(&format!("keys/{kid}.pem")), &extra).unwrap();
+    fs::write(&extra, SigningKey::generate().unwrap().1.as_bytes()).unwrap();
+    let shown = run(&place, &["show", "--json"]);
+    assert_eq!(shown.one()["keys"].as_array().unwrap().len(), 1);
+    assert!(shown.stderr.contains("extra.pem is not used"), "{}", shown.stderr);
+}
+
+/// Makes the key of a place one that has expired.
+fn expire_key(place: &TestDir) {
+    let table = place.path("keys/keys.toml");
+    let text = fs::read_to_string(&table).unwrap();
+    let expired = text.lines().map(|line| match line.split_once(" = ") {
+        Some(("nbf", _)) => "nbf = 1".to_owned(),
+        Some(("exp", _)) => "exp = 2".to_owned(),
+        _ => line.to_owned(),
+    });
+    fs::write(&table, expired.collect::<Vec<_>>().join("\n")).unwrap();
+}
+
+#[test]
+fn a_fetcher_that_cannot_sign_makes_no_request_and_leaves_no_evidence() {
+    let (place, _) = with_key();
+    let section = fs::read_to_string(place.path("c.toml")).unwrap();
+    let section = format!("{section}http = 'loopback'\n");
+    place.write("always.toml", &section);
+    place.write("learned.toml", format!("{section}mode = 'learned'\n"));
+    expire_key(&place);
+    let origin = Origin::start([(HOST, Site::FORBIDDEN)]).unwrap();
+    let fetch = |config: &str, path: &str| {
+        let options = ["--no-browser", "--allow-network", "127.0.0.0/8", "--json", "--wait", "0"];
+        place.run(&[&["fetch", "--config", config], &options[..], &[&origin.url(HOST, path)]].concat())
+    };
+    let ran = fetch("always.toml", "/a");
+    let result = ran.one();
+    assert_eq!(
+        (ran.code == 0, &result["error_type"], origin.hits(HOST)),
+        (false, &json!("no_fetcher"), 0),
+        "{result:#}"
+    );
+    let error = result["error"].as_str().unwrap();
+    assert!(error.contains("direct_signed is not available: cannot sign: no key is valid now"), "{error}");
+    assert!(ran.stderr.contains("nothing is signed"), "{}", ran.stderr);
+    // The bug: unsigned requests of `direct_signed` were evidence against it, and two blocks made the host one that refuses
+    // signed requests.
+    assert_eq!(fetch("learned.toml", "/b").one()["fetcher"], "direct_access");
+    let log = place.run(&["export", "--json"]);
+    let fetchers: Vec<Value> = log.json().into_iter().map(|attempt| attempt["fetcher"].clone()).collect();
+    assert!(!fetchers.is_empty() && fetchers.iter().all(|name| name == "direct_access"), "{fetchers:?}");
+}
+
+#[test]
+fn headers_that_a_host_has_issued_go_to_that_host_only_and_are_never_shown() {
+    let place = TestDir::new();
+    let (shop, other) = (HOST, "127.0.0.2");
+    let certificate = Certificate::new([shop, other]).unwrap();
+    let origin = Origin::start_tls([(shop, Site::Static), (other, Site::Static)], &certificate).unwrap();
+    let plain = Origin::start([(shop, Site::Static)]).unwrap();
+    place.write("ca.pem", certificate.authority_pem());
+    let section = format!("[identity.host.'{shop}']\nheaders_env = 'SHOP_HEADERS'\n");
+    place.write("c.toml", format!("{section}[http]\nca_file = 'ca.pem'\n"));
+    let with = |text: Option<&str>, args: &[&str]| {
+        let mut command = place.command(args);
+        text.map(|text| command.env("SHOP_HEADERS", text));
+        Ran::from(command.output().unwrap())
+    };
+    let headers = "Signature: sig1=:hunter2:\nX-Shop: hunter2";
+    // A page of the shop redirects to another host, and that one back.
+    let to = |host: &str, path: &str| Site::Redirect { status: 302, to: origin.url(host, path) };
+    let mixed = |path: &str, site| Site::Mixed(vec![(path.to_owned(), site), ("/".to_owned(), Site::Static)]);
+    origin.set_site(shop, mixed("/1", to(other, "/2")));
+    origin.set_site(other, mixed("/2", to(shop, "/3")));
+    let fetch = ["fetch", "--config", "c.toml", "--no-browser", "--allow-network", "127.0.0.0/8", "--json"];
+    let args =
+        [&fetch[..], &["--robots", "obey", "--warc", "a.warc", "--verbose", "--pace", "off", "--wait", "0"]].concat();
+    let urls = [origin.url(shop, "/1"), origin.url(other, "/x"), plain.url(shop, "/plain")];
+    let ran = with(Some(headers), &[&args[..], &urls.each_ref().map(String::as_str)].concat());
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    let mut seen = 0;
+    let (https, http) = (origin.requests(), plain.requests());
+    assert!(!http.is_empty());
+    let all =
+        https.iter().map(|request| (request, request.host == shop)).chain(http.iter().map(|request| (request, false)));
+    for (request, is_shop) in all {
+        let got = ["signature", "x-shop"].map(|name| header(&request.headers, name));
+        let expected = if is_shop { [Some("sig1=:hunter2:"), Some("hunter2")] } else { [None, None] };
+        assert_eq!(got, expected, "{} {}", request.host, request.path);
+        seen += usize::from(is_shop);
+    }
+    assert!(seen >= 3, "/1, /3 and robots.txt");
+    let shown = with(Some(headers), &["config", "show", "--config", "c.toml"]);
+    assert!(shown.code == 0 && shown.stdout.contains("SHOP_HEADERS"), "{}", shown.stdout);
+    for said in [&ran.stdout, &ran.stderr, &shown.stdout, &shown.stderr] {
+        assert!(!said.contains("hunter2"), "{said}");
+    }
+    assert!(assert_absent(&place.path("."), &[b"hunter2".to_vec()]) > 3);
+    for (text, why) in [
+        (None, "the variable SHOP_HEADERS"),
+        (Some(""), "it is empty"),
+        (Some("hunter2"), "line 1 is not a header"),
+        (Some("A: hunter2\u{e4}"), "line 1 is not a header"),
+        (Some("Host: hunter2"), "the transport sets host"),
+    ] {
+        for args in [&[&fetch[..], &[urls[1].as_str()]].concat()[..], &["config", "check", "c.toml"]] {
+            let refused = with(text, args);
+            let said = format!("{}{}", refused.stdout, refused.stderr);
+            assert!(refused.code == 2 && said.contains(why) && !said.contains("hunter2"), "{why}: {said}");
+        }
+    }
 }

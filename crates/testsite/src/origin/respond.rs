@@ -8,8 +8,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use hyper::Response;
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, HeaderName, HeaderValue, LAST_MODIFIED, LOCATION,
-    RETRY_AFTER, SERVER,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED,
+    LOCATION, RETRY_AFTER, SERVER,
 };
 use tokio::io::AsyncWriteExt;
 use url::form_urlencoded;
@@ -232,7 +232,10 @@ fn article_page(path: &str, request: &SiteRequest<'_>, counts_renders: bool) -> 
 fn with_headers(mut page: Response<Body>, headers: &[(String, String)]) -> Response<Body> {
     for (name, value) in headers {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
-            page.headers_mut().append(name, value);
+            match name == CONTENT_TYPE {
+                true => drop(page.headers_mut().insert(name, value)),
+                false => drop(page.headers_mut().append(name, value)),
+            }
         }
     }
     page

@@ -158,7 +158,7 @@ pub enum Site {
         /// Changes the pages and their validators.
         version: u32,
     },
-    /// Another site's responses with these headers added.
+    /// Another site's responses with these headers added. A content type replaces the site's.
     WithHeaders {
         /// Name and value.
         headers: Vec<(String, String)>,

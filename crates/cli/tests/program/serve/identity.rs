@@ -321,3 +321,35 @@ fn both_addresses_are_printed() {
     child.wait().unwrap();
     assert_eq!(status, 200, "{said}");
 }
+
+#[test]
+fn a_hangup_makes_a_server_sign_with_the_new_key() {
+    let dir = with_key();
+    let server = Server::start_in(dir, &["--config", "c.toml", "--sign"], &[("FETCHWISE_TOKEN", TOKEN)]);
+    let input = || {
+        let body = json!({ "requests": [{ "url": "https://shop.example/" }] });
+        let signed = server.post("/v1/sign", &body).of(200);
+        signed["requests"][0]["headers"]["Signature-Input"].as_str().unwrap().to_owned()
+    };
+    let kid = |said: &str| serde_json::from_str::<Value>(said).unwrap()["kid"].as_str().unwrap().to_owned();
+    let rotate = || {
+        let args = ["identity", "rotate", "--compromised", "--config", "c.toml", "--json"];
+        let ran = program(&server.dir).args(args).output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        kid(&String::from_utf8(ran.stdout).unwrap())
+    };
+    let new = rotate();
+    assert!(!input().contains(&new), "the keys are read every hour");
+    server.hang_up("reloaded");
+    assert!(input().contains(&new));
+    // Keys that cannot be read change nothing, and the next hangup reads them.
+    let newest = rotate();
+    let table = server.dir.path().join("keys/keys.toml");
+    let kept = std::fs::read(&table).unwrap();
+    std::fs::write(&table, "key = 3").unwrap();
+    server.hang_up("reload failed");
+    assert!(input().contains(&new));
+    std::fs::write(&table, kept).unwrap();
+    server.hang_up("reloaded");
+    assert!(input().contains(&newest));
+}
