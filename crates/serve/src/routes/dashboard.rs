@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Path, Query, State as Get};
+use axum::extract::State as Get;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
 use serde::Deserialize;
 use strum::VariantNames;
 
+use super::extractors::{Path, Query};
 use super::{Shared, attention};
 use crate::assets;
 use crate::json::{

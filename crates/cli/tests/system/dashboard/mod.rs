@@ -164,7 +164,9 @@ fn the_domains_are_sorted_and_searched_by_the_server() {
         [("range=weak", "week"), ("sort=atempts", "attempts"), ("order=up", "asc"), ("limit=x", "limit")]
     {
         let (status, answer) = server.ask("GET", &format!("/v1/dashboard?{query}"), None);
-        assert!(matches!(status, 400 | 422) && answer.contains(word), "{status} {answer}");
+        let problem: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!((status, &problem["error_type"]), (422, &json!("invalid_value")), "{query}: {answer}");
+        assert!(problem["detail"].as_str().unwrap().contains(word), "{query}: {answer}");
     }
 }
 
