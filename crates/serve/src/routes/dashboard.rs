@@ -30,8 +30,9 @@ use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
 
-/// The poll interval of the page.
-const POLL: Duration = Duration::from_secs(5);
+/// The poll interval of the page. With the time that a response takes it is below the five seconds within which an
+/// operator sees a host in trouble.
+const POLL: Duration = Duration::from_secs(3);
 /// The default and the maximum number of rows of domains.
 const DOMAINS: (usize, usize) = (15, 1000);
 const BUSY: usize = 12;
