@@ -1,7 +1,7 @@
 //! The information that a heuristic gives about success: gain (the published measure), and mutual information in bits.
 //!
 //! Counts attempts of all fetchers and of any age: the question is whether knowing the heuristic changes the
-//! expectation.
+//! expectation. Attempts that count neither for nor against their fetcher, such as a missing page, are left out.
 //!
 //! Invariants: rows exist only for values and types with more than ten attempts.
 //!
@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 
+use super::stats::is_judged;
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::heuristic::{Heuristic, is_of_response};
 
@@ -25,9 +26,9 @@ pub struct Importance {
     pub value: Option<String>,
     /// Whether only the response tells it, so that no decision can use it.
     pub after: bool,
-    /// Number of attempts with the heuristic.
+    /// Number of attempts with the heuristic that count for or against their fetcher.
     pub n: u64,
-    /// The success rate of all attempts.
+    /// The success rate of all attempts that count.
     pub baseline: f64,
     /// The success rate of the attempts with the heuristic.
     pub conditional_rate: f64,
@@ -115,8 +116,12 @@ impl ImportanceFold {
         }
     }
 
-    /// Counts an attempt. If it has several values of one type, only the first counts for the type.
+    /// Counts an attempt, unless it counts neither for nor against its fetcher. If it has several values of one type,
+    /// only the first counts for the type.
     pub fn observe(&mut self, attempt: &Attempt) {
+        if !is_judged(attempt) {
+            return;
+        }
         self.all.add(attempt.success);
         let most = self.max_values.unwrap_or(usize::MAX);
         for (place, tag) in attempt.heuristics.iter().enumerate() {
@@ -258,6 +263,20 @@ mod tests {
         assert!((captcha.mutual_information_bits - want).abs() < 1e-12);
         let of_type = row(&fold, "has_captcha", None).unwrap();
         assert!((of_type.mutual_information_bits - want).abs() < 1e-12 && of_type.gain == 0.375);
+    }
+
+    /// Each dead link lowered the rate of its site, and the baseline.
+    #[test]
+    fn missing_pages_count_neither_as_attempts_nor_as_failures() {
+        let mut fold = ImportanceFold::default();
+        let tags = &[("site", "e.org")];
+        (0..30).for_each(|n| fold.observe(&attempt(n < 24, tags)));
+        let missing =
+            |kind: ErrorKind| Attempt { error_type: None, success: false, ..attempt(false, tags) }.failed(kind);
+        (0..50).for_each(|_| fold.observe(&missing(ErrorKind::NotFound)));
+        (0..50).for_each(|_| fold.observe(&missing(ErrorKind::RateLimited)));
+        let site = row(&fold, "site", Some("e.org")).unwrap();
+        assert_eq!((site.n, site.baseline, site.conditional_rate, site.gain), (30, 0.8, 0.8, 0.0));
     }
 
     #[test]

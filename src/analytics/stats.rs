@@ -134,7 +134,7 @@ impl Row {
         self.delivered += u64::from(attempt.success);
         self.banned += u64::from(attempt.is_banned);
         self.missing += u64::from(is_missing(attempt));
-        self.judged += u64::from(attempt.success || attempt.weight > 0.0);
+        self.judged += u64::from(is_judged(attempt));
         self.visits += u64::from(attempt.try_no <= 1);
         let Some(source) = &attempt.source else { return };
         self.decided += 1;
@@ -315,6 +315,11 @@ impl Stats {
         });
         rows
     }
+}
+
+/// Returns whether an attempt counts for or against its fetcher.
+pub(super) fn is_judged(attempt: &Attempt) -> bool {
+    attempt.success || attempt.weight > 0.0
 }
 
 fn is_missing(attempt: &Attempt) -> bool {

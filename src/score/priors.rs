@@ -96,7 +96,7 @@ impl Priors {
     pub(crate) fn add_portable(&mut self, priors: &[PortablePrior], registry: &Registry) {
         for prior in priors {
             let Some(id) = registry.find(&prior.fetcher) else { continue };
-            let (samples, content) = (prior.bounded_samples(), prior.content as usize);
+            let (samples, content) = (prior.bounded_samples() * import_weight(&prior.kind), prior.content as usize);
             let pseudo = (id, prior.success_rate.clamp(0.0, 1.0) * samples, samples);
             match prior.kind.as_str() {
                 HOST_SHOWED => add(self.by_signal[content].entry(signal_key(&prior.value)).or_default(), pseudo),
@@ -192,8 +192,8 @@ pub struct PortablePrior {
 }
 
 impl PortablePrior {
-    /// Returns the maximum number of pseudo-attempts of a cell: after as many attempts, a crawler's own evidence weighs
-    /// more. A signal of hosts has more, because a host counts for it once a day.
+    /// Returns the maximum number of pseudo-attempts of a cell. A signal of hosts has more, because a host counts for it
+    /// once a day.
     pub fn max_samples(kind: &str) -> f64 {
         if kind == HOST_SHOWED { 50.0 } else { 20.0 }
     }
@@ -214,6 +214,13 @@ impl PortablePrior {
     fn bounded_samples(&self) -> f64 {
         self.samples.clamp(0.0, Self::max_samples(&self.kind))
     }
+}
+
+/// Returns how many attempts of a crawler's own outweigh a pseudo-attempt. After a failure and behind a signal, a new
+/// crawler has little else to go by, and what it meets first is too little to correct the rates of many hosts. The
+/// simulator's report has the measurement.
+fn import_weight(kind: &str) -> f64 {
+    if matches!(kind, "hint" | HOST_SHOWED) { 4.0 } else { 1.0 }
 }
 
 /// Returns whether heuristics of this type belong to no host.

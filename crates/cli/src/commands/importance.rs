@@ -75,7 +75,7 @@ pub(crate) fn run(args: &ImportanceArgs, settings: &Settings, out: &mut Output) 
         out.line(format_args!("no heuristic has more than {MIN_SAMPLE} attempts yet"))?;
     } else {
         let baseline = rows.first().map_or(0.0, |row| row.baseline);
-        out.line(styled(HEADING, format_args!("{:.1} % of all attempts succeed", 100.0 * baseline)))?;
+        out.line(styled(HEADING, format_args!("{:.1} % of the attempts that count succeed", 100.0 * baseline)))?;
         for after in groups {
             let what = if *after { "told by the response" } else { "known before the request" };
             out.line(format_args!("\n{}", styled(HEADING, what)))?;

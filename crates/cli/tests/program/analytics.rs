@@ -93,6 +93,30 @@ fn importance_has_gain_and_bits_and_can_be_recorded() {
     assert!((tag["importance"].as_f64().unwrap() - 0.4).abs() < 1e-6, "{tag}");
 }
 
+/// A list of dead links made every heuristic of its site, and the baseline, look worse.
+#[test]
+fn importance_leaves_out_missing_pages_as_stats_does() {
+    let place = TestDir::new();
+    place.import((0..120).map(|n| {
+        let error = match n % 4 {
+            0 => json!("blocked_403"),
+            1 | 2 => json!("not_found"),
+            _ => Value::Null,
+        };
+        json!({"url": format!("https://e.org/{n}"), "fetcher": "direct_access", "success": error.is_null(),
+               "error_type": error, "attempted_at": now() - HOUR})
+    }));
+    let stats = place.run(&["stats", "--json"]).one();
+    assert_eq!((stats["attempts"].as_u64(), stats["missing"].as_u64()), (Some(120), Some(60)), "{stats}");
+    assert_eq!(stats["success_rate"].as_f64(), Some(0.5), "{stats}");
+    let rows = place.run(&["importance", "--json"]).json();
+    let domain = rows.iter().find(|row| row["type"] == "domain" && row["value"] == "e.org").unwrap();
+    let figures = ["n", "baseline", "conditional_rate"].map(|name| domain[name].as_f64().unwrap());
+    assert_eq!(figures, [60.0, 0.5, 0.5], "{domain}");
+    let text = place.run(&["importance"]).stdout;
+    assert!(text.contains("50.0 % of the attempts that count succeed"), "{text}");
+}
+
 #[test]
 fn importance_reports_a_lack_of_attempts() {
     let place = TestDir::new();

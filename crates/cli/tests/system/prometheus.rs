@@ -14,10 +14,13 @@ use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::CompactOptions;
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
+use fetchwise_testsite::origin::{Origin, Site};
 use fetchwise_testsite::poll::until_blocking;
 use serde_json::{Value, json};
 use url::Url;
 use url::form_urlencoded::Serializer;
+
+use crate::support::{PATIENCE, TestDir, lines, wait_for};
 
 /// Attempts of an earlier run: those that a compaction dropped, and those that it kept.
 const OLD: u64 = 40;
@@ -87,6 +90,37 @@ fn promtool(arguments: &[&str], dir: &Path) {
     let ran = ran.expect("there is no promtool: .ci/prometheus installs it");
     let said = [ran.stdout, ran.stderr].map(|out| String::from_utf8_lossy(&out).into_owned()).concat();
     assert!(ran.status.success(), "promtool {arguments:?}: {said}");
+}
+
+/// Checks a page of metrics. promtool must not find anything.
+fn lint(file: &Path, page: &str) {
+    fs::write(file, page).unwrap();
+    let linted = fs::File::open(file).unwrap();
+    let parsed = Command::new("promtool").args(["check", "metrics"]).stdin(linted).output().unwrap();
+    let said = [parsed.stdout, parsed.stderr].map(|out| String::from_utf8_lossy(&out).into_owned()).concat();
+    assert!(parsed.status.success() && said.is_empty(), "promtool finds: {said}");
+}
+
+/// The metrics of a crawl (`fetch --metrics`) have no server's page around them, and figures of their own.
+#[test]
+fn the_metrics_of_a_crawl_pass_promtools_check() {
+    let (place, host) = (TestDir::new(), "127.0.77.1");
+    let origin = Origin::start([(host.to_owned(), Site::slow(Duration::from_millis(100)))]).unwrap();
+    let urls: String = (0..500).map(|n| origin.url(host, &format!("/{n}\n"))).collect();
+    let input = place.write("urls.txt", urls);
+    let fetch = ["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore"];
+    let more = ["--concurrency", "2", "--metrics", "127.0.0.1:0", "--input", &input];
+    let mut crawl = Running(place.spawn(&[&fetch[..], &more].concat()));
+    let results = lines(crawl.0.stdout.take().unwrap());
+    let said = lines(crawl.0.stderr.take().unwrap());
+    let line = wait_for(&said, "http://");
+    let address = line.split("http://").nth(1).unwrap().strip_suffix("/metrics").unwrap();
+    results.recv_timeout(PATIENCE).unwrap();
+    let (status, head, page) = ask(address, "GET", "/metrics", "accept: text/plain\r\n", "");
+    let page = String::from_utf8(page).unwrap();
+    assert!(status == 200 && head.contains("text/plain"), "{head}");
+    assert!(page.contains("\nfetchwise_crawl_queue_links ") && page.contains("\nfetchwise_attempts_total{"), "{page}");
+    lint(&place.path("crawl.txt"), &page);
 }
 
 /// A log with attempts that a compaction dropped, so that its metrics exist.
@@ -270,12 +304,7 @@ fn a_real_prometheus_finds_the_results_of_the_run() {
     let (status, head, page) = ask(&server, "GET", "/metrics", "accept: text/plain\r\n", "");
     let page = String::from_utf8(page).unwrap();
     assert!(status == 200 && head.contains("text/plain"), "{head}");
-    let linted = dir.path().join("page.txt");
-    fs::write(&linted, &page).unwrap();
-    let linted = fs::File::open(&linted).unwrap();
-    let parsed = Command::new("promtool").args(["check", "metrics"]).stdin(linted).output().unwrap();
-    let said = [parsed.stdout, parsed.stderr].map(|out| String::from_utf8_lossy(&out).into_owned()).concat();
-    assert!(parsed.status.success() && said.is_empty(), "promtool finds: {said}");
+    lint(&dir.path().join("page.txt"), &page);
     assert!(page.contains("fetchwise_attempt_duration_seconds_bucket{le=\"+Inf\""));
     let counted = page.lines().filter(|line| line.starts_with("fetchwise_attempts_total{"));
     let counted: f64 = counted.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum();

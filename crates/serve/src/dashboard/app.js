@@ -15,7 +15,7 @@ import { Parts } from "./parts.js";
 import { byId, el, plain, replace, roughly, say, span, time } from "./text.js";
 
 /** The poll interval if the server names none. */
-const POLL_MS = 5000;
+const POLL_MS = 3000;
 /** The poll interval of a hidden page. */
 const HIDDEN_MS = 60_000;
 

@@ -12,6 +12,8 @@ const uPlot = globalThis.uPlot;
 /** All charts share one crosshair: it stands at the same time in each. */
 const CURSOR = uPlot.sync("fetchwise");
 const HEIGHT = 196;
+/** The space right of the axis: half of the longest label, which may stand at its end. */
+const RIGHT = 40;
 /** The number of empty buckets that a line bridges. */
 const BRIDGED = 3;
 /** A share of fewer requests is mostly chance. */
@@ -207,7 +209,7 @@ export class Chart {
       {
         width,
         height: HEIGHT,
-        padding: [8, 30, 0, 0],
+        padding: [8, RIGHT, 0, 0],
         legend: { show: false },
         cursor: { y: false, sync: { key: CURSOR.key }, points: { show: lines, size: 7 }, drag: { x: false, y: false } },
         scales: {

@@ -81,12 +81,26 @@ export async function explainIn(box, url, refused, isForm = false) {
 
 const watched = new ResizeObserver((entries) => entries.forEach((entry) => drawn.get(entry.target)?.()));
 
-function show(box, of, url, isForm) {
+/** An explanation without the fetchers that are not available. The chosen one stays. */
+function withoutAbsent(of) {
+  const absent = new Set((of.candidates ?? []).filter((one) => one.available === false && one.fetcher !== of.fetcher).map((one) => one.fetcher));
+  const here = (list) => (list ?? []).filter((one) => !absent.has(one.fetcher));
+  return {
+    ...of,
+    steps: here(of.steps),
+    candidates: here(of.candidates),
+    counterfactuals: here(of.counterfactuals),
+    host_showed: (of.host_showed ?? []).map((tag) => ({ ...tag, fetchers: here(tag.fetchers) })),
+  };
+}
+
+function show(box, explanation, url, isForm) {
+  const of = withoutAbsent(explanation);
   const verdict = el(isForm ? "h3" : "h4", { tabindex: "-1", id: isForm ? "verdict" : undefined, class: "verdict" }, ...sentence(of));
   const picture = el("div", { class: "ladder" });
-  const steps = of.steps ?? [];
+  const steps = of.steps;
   const names = [...new Set([...steps.map((step) => step.fetcher), ...(of.fetcher ? [of.fetcher] : [])])];
-  const ordered = (of.candidates ?? []).map((one) => one.fetcher).filter((name) => names.includes(name));
+  const ordered = of.candidates.map((one) => one.fetcher).filter((name) => names.includes(name));
   names.filter((name) => !ordered.includes(name)).forEach((name) => ordered.push(name));
   const draw = () => replace(picture, ladder(of, ordered, picture.clientWidth));
   if (steps.length > 0) drawn.set(box, draw);
@@ -125,8 +139,8 @@ const LABELS = {
 
 /** The steps of a decision in their order, and the step that decided. */
 function gates(of) {
-  const by = (of.steps ?? []).find((step) => step.deciding);
-  const levels = new Set((of.steps ?? []).map((step) => `${step.type}=${step.value}`)).size;
+  const by = of.steps.find((step) => step.deciding);
+  const levels = new Set(of.steps.map((step) => `${step.type}=${step.value}`)).size;
   const paused = of.decision === "paused";
   const asked = of.rule === "caller_hint";
   const table = of.decision === "hard_coded";
@@ -187,7 +201,7 @@ function ladder(of, names, width) {
   levels.forEach((level, at) => parts.push(label(at + 1, level.type, level.type === "global" ? "" : level.value)));
   for (const name of [...names].sort((a, b) => (a === of.fetcher) - (b === of.fetcher))) {
     const first = of.steps.find((step) => step.fetcher === name);
-    const candidate = (of.candidates ?? []).find((one) => one.fetcher === name);
+    const candidate = of.candidates.find((one) => one.fetcher === name);
     if (first === undefined) continue;
     let chance = first.p_before;
     const dots = [[chance, 0, 2.5, false]];
@@ -229,9 +243,9 @@ function scroll(title, heads, rows) {
 }
 
 function candidateTable(of) {
-  const list = of.candidates ?? [];
+  const list = of.candidates;
   if (list.length === 0) return null;
-  const heads = [["Candidate", 0], ["Cost of a request", 1], ["Delivers", 1], ["Blocked", 1], ["Index", 1], ["Confidence", 1], ["Attempts", 1], ["Remarks", 0]];
+  const heads = [["Candidate", 0], ["Cost per request", 1], ["Delivers", 1], ["Blocked", 1], ["Index", 1], ["Confidence", 1], ["Attempts", 1], ["Remarks", 0]];
   const rows = list.map((one) => {
     const remarks = [[one.chosen, "chosen"], [one.confident, "confident"], [one.measured, "cost measured"], [one.open, "breaker open"], [one.excluded && one.available !== false, "tried already"], [one.available === false, "not available"]];
     return el("tr", { class: one.chosen ? "deciding" : one.available === false || one.open ? "dim" : undefined },
@@ -250,7 +264,7 @@ function candidateTable(of) {
 /** Describes counterfactuals, host signals and the host's pace in sentences. */
 function otherwise(of) {
   const lines = [];
-  for (const one of of.counterfactuals ?? []) {
+  for (const one of of.counterfactuals) {
     if (one.kind === "without_domain_evidence") {
       lines.push(`Without evidence about this domain: ${one.fetcher ?? "no fetcher"}${one.p === null ? "" : ` (${one.decision}, ${percent(one.p)} to deliver)`}.`);
     } else if (one.kind === "cheapest_alternative") {
@@ -258,8 +272,8 @@ function otherwise(of) {
       lines.push(`The cheapest alternative is ${one.fetcher}, ${fixed(one.cost, 1)} a request${one.open ? ", its breaker is open" : ""}: a page would cost ${cost(one.expected_cost)} on average, against ${cost(one.expected_cost_chosen)}.`);
     }
   }
-  for (const tag of of.host_showed ?? []) {
-    for (const by of tag.fetchers ?? []) {
+  for (const tag of of.host_showed) {
+    for (const by of tag.fetchers) {
       lines.push(`The host showed ${tag.tag} (last on ${tag.last_shown}): on ${by.hosts} such hosts ${by.fetcher} ${tag.vendor ? "got past it" : "delivered"} in ${percent(by.success_rate)} of ${fixed(by.attempts, 0)} attempts.`);
     }
   }

@@ -47,7 +47,7 @@ export class Parts {
       columns: [
         { key: "key", name: "Fetcher", brief: ["a"], value: (row) => row.key, cell: (row) => word(row.key) },
         ...rates(),
-        { key: "request_cost", name: "A request", num: true, about: "Configured cost of a request, in plain requests", value: (row) => row.request_cost, cell: (row) => fixed(row.request_cost, 1) },
+        { key: "request_cost", name: "Cost per request", num: true, about: "Configured cost of a request, in plain requests", value: (row) => row.request_cost, cell: (row) => fixed(row.request_cost, 1) },
       ],
     });
     replace(byId("fetcher-table"), this.fetchers.nodes);
@@ -179,8 +179,8 @@ function rates() {
   const share = (key, name, cell) => ({ key, name, num: true, value: (row) => row[key], cell: cell ?? ((row) => percent(row[key])) });
   return [
     { key: "attempts", name: "Requests", num: true, brief: ["d", "requests"], value: (row) => row.attempts, cell: (row) => count(row.attempts) },
-    { key: "cost", name: "Cost", num: true, about: "Cost of all requests, in plain requests", value: (row) => row.cost, cell: (row) => fixed(row.cost, 0) },
-    { key: "cost_per_page", name: "Cost a page", num: true, brief: ["b", "a page"], about: "Cost of a delivered page, in plain requests", value: (row) => row.cost_per_page, cell: (row) => fixed(row.cost_per_page) },
+    { key: "cost", name: "Cost", num: true, about: "Cost of all requests, in plain requests", value: (row) => row.cost, cell: (row) => count(row.cost) },
+    { key: "cost_per_page", name: "Cost per page", num: true, brief: ["b", "per page"], about: "Cost of a delivered page, in plain requests", value: (row) => row.cost_per_page, cell: (row) => fixed(row.cost_per_page) },
     { ...share("success_rate", "Delivered", (row) => meter(row.success_rate, percent(row.success_rate), "good")), brief: ["e", "delivered"] },
     share("ban_rate", "Blocked", (row) => meter(row.ban_rate, percent(row.ban_rate), "bad")),
     { key: "missing", name: "Missing", num: true, about: "Requests for pages that do not exist", value: (row) => row.missing, cell: (row) => count(row.missing) },

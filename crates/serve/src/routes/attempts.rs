@@ -6,12 +6,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Query, State as Get};
+use axum::extract::State as Get;
 use axum::response::Response;
 use axum::routing::get;
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
+use super::extractors::Query;
 use super::forget::read_domain;
 use crate::attempt_filter::{parse_outcome, parse_time_arg};
 use crate::json_response;

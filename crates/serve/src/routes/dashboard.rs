@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Path, Query, State as Get};
+use axum::extract::State as Get;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
 use serde::Deserialize;
 use strum::VariantNames;
 
+use super::extractors::{Path, Query};
 use super::{Shared, attention};
 use crate::assets;
 use crate::json::{
@@ -29,8 +30,9 @@ use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
 
-/// The poll interval of the page.
-const POLL: Duration = Duration::from_secs(5);
+/// The poll interval of the page. With the time that a response takes it is below the five seconds within which an
+/// operator sees a host in trouble.
+const POLL: Duration = Duration::from_secs(3);
 /// The default and the maximum number of rows of domains.
 const DOMAINS: (usize, usize) = (15, 1000);
 const BUSY: usize = 12;

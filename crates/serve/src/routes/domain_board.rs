@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Query, State as Get};
+use axum::extract::State as Get;
 use axum::response::Response;
 use axum::routing::get;
 use serde::Deserialize;
@@ -14,6 +14,7 @@ use super::Shared;
 use super::attempts::{known_domain, unreadable};
 use super::attention::cause_of;
 use super::dashboard::{named, request_cost};
+use super::extractors::Query;
 use crate::json::{DomainBoardJson, HostJson, SeriesJson, StatsJson};
 use crate::json_response;
 use crate::problem::Problem;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Extension, Path, Query, State as Get};
+use axum::extract::{Extension, State as Get};
 use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::Shared;
+use super::extractors::{Path, Query};
 use super::forget::read_domain;
 use crate::auth::Client;
 use crate::json::{HostJson, LinkJson, UnpausedJson};

@@ -24,6 +24,7 @@ mod dashboard;
 mod decision_context;
 mod domain_board;
 mod explain;
+mod extractors;
 mod forget;
 pub(crate) mod health;
 mod hosts;

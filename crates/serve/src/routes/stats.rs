@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Query, State as Get};
+use axum::extract::State as Get;
 use axum::response::Response;
 use axum::routing::get;
 use serde::Deserialize;
 
 use super::Shared;
+use super::extractors::Query;
 use super::forget::read_domain;
 use crate::json::{BanRateJson, StatsJson};
 use crate::json_response;

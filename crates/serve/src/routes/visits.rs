@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Extension, Path, Query, State as Get};
+use axum::extract::{Extension, State as Get};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::Shared;
+use super::extractors::{Path, Query};
 use super::report_body::{Report, ReportContent};
 use crate::auth::Client;
 use crate::json::{ProblemDetails, ProblemJson};

@@ -23,13 +23,14 @@ fn cold_regret_ratio(world: &World, priors: &[PortablePrior]) -> f64 {
 }
 
 /// A crawler that was trained in one web starts in another one with the same vendors, and in one with other settings and
-/// another vendor. The rest of its cold regret is what only the hosts themselves can tell.
+/// another vendor. The rest of its cold regret is what only the hosts themselves can tell: "A start with priors" in
+/// `docs/reports/simulator.md` has the measurement.
 #[test]
 fn priors_from_another_web_lower_the_cold_regret_of_a_start() {
     let priors = learn_priors(&resized("V1", 800, 20_000), 1).unwrap();
     assert!(priors.iter().any(|prior| prior.kind == "host_showed" && prior.value == "block_cloudflare"));
     assert!(priors.iter().all(|prior| prior.samples <= PortablePrior::max_samples(&prior.kind)));
-    for (name, most) in [("V2", 0.92), ("V3", 0.92)] {
+    for (name, most) in [("V2", 0.75), ("V3", 0.82)] {
         let ratio = cold_regret_ratio(&resized(name, 300, 900), &priors);
         println!("V1 -> {name}: {ratio:.3}");
         assert!(ratio < most, "{name}: {ratio:.3}");
@@ -37,5 +38,5 @@ fn priors_from_another_web_lower_the_cold_regret_of_a_start() {
     // A web without vendors, most of whose sites are protected: what it was not made for, it does not harm.
     let ratio = cold_regret_ratio(&resized("W3", 300, 900), &priors);
     println!("V1 -> W3: {ratio:.3}");
-    assert!(ratio < 1.03, "W3: {ratio:.3}");
+    assert!(ratio < 1.0, "W3: {ratio:.3}");
 }

@@ -253,6 +253,37 @@ fn unknown_fields_and_parameters_are_refused_with_the_nearest_name() {
     assert!(many[1]["visit"].is_string(), "{many}");
 }
 
+/// The extractors of the web framework responded with a status of 400 and plain text.
+#[test]
+fn an_invalid_value_in_a_query_or_a_path_is_a_problem_that_names_it() {
+    let server = Server::start(&["--pace", "off"]);
+    for (method, path, word) in [
+        ("GET", "/v1/stats?limit=x", "limit"),
+        ("GET", "/v1/stats?by=domain&by=day", "by"),
+        ("GET", "/v1/attempts?limit=-1", "limit"),
+        ("GET", "/v1/dashboard?limit=1.5", "limit"),
+        ("GET", "/v1/dashboard/domain?domain=e.org&domain=f.org", "domain"),
+        ("GET", "/v1/hosts?host=a.org&host=b.org", "host"),
+        ("GET", "/v1/links?state=paused&state=paused", "state"),
+        ("GET", "/v1/ban-rate?domain=e.org&days=0", "days"),
+        ("GET", "/v1/visits/0?wait_s=x", "wait_s"),
+        ("POST", "/v1/visits/0/next?wait_s=-1", "wait_s"),
+        ("GET", "/v1/visits/%ff", "path"),
+        ("DELETE", "/v1/visits/%ff", "path"),
+        ("POST", "/v1/visits/%ff/report", "path"),
+        ("POST", "/v1/hosts/%ff/unpause", "path"),
+        ("GET", "/assets/%ff", "path"),
+    ] {
+        let answer = server.ask(method, path, b"");
+        let head = answer.head.to_ascii_lowercase();
+        assert!(head.contains("content-type: application/problem+json"), "{method} {path}: {answer:?}");
+        let problem = answer.of(422);
+        assert_eq!((&problem["error_type"], &problem["status"]), (&json!("invalid_value"), &json!(422)), "{path}");
+        let words = problem["detail"].as_str().unwrap();
+        assert!(words.contains(word) && problem["error"] == words, "{method} {path}: {words}");
+    }
+}
+
 /// The description promises what the server does: it refuses fields that a request's schema does not list.
 #[test]
 fn the_schemas_of_requests_are_closed() {

@@ -1,6 +1,7 @@
 //! The program as a server: its contract, hostile clients, and the state after a kill.
 
 mod attempts;
+mod attention;
 mod clients;
 mod contract;
 mod description;

@@ -186,8 +186,8 @@ fn pictures_of_a_fleet() {
     };
     fleet.say(NodeId::random(), &said);
     fleet_once(&fleet.a, |fleet| fleet["peers"].as_array().is_some_and(|peers| peers.len() == 2));
-    let mut chrome = open(&fleet.a, 1400);
-    chrome.size(1400, 470);
+    let mut chrome = open(&fleet.a, 1440);
+    chrome.size(1440, 470);
     chrome.prefers("light", true);
     chrome.eval("document.querySelector('#fleet').scrollIntoView()");
     super::pictures::take(&mut chrome, "dashboard-fleet.png");

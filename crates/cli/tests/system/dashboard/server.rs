@@ -49,8 +49,17 @@ impl Server {
 
     /// Does the same with more options.
     pub(crate) fn start_with(data: &Path, token: Option<&str>, options: &[&str]) -> Self {
+        Self::launch(data, token, &[&["--all-fetchers"], options].concat())
+    }
+
+    /// Starts one with only those fetchers that this machine has.
+    pub(crate) fn start_bare(data: &Path, options: &[&str]) -> Self {
+        Self::launch(data, None, options)
+    }
+
+    fn launch(data: &Path, token: Option<&str>, options: &[&str]) -> Self {
         let mut command = program(data);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--json", "--all-fetchers"]).args(options);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--json"]).args(options);
         command.stdout(Stdio::piped());
         if let Some(token) = token {
             command.env("FETCHWISE_TOKEN", token);
