@@ -44,6 +44,7 @@ mod fold;
 mod follow;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod key_estimate;
 mod load;
 pub mod maintenance;
 mod outcome_counts;

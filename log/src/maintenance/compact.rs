@@ -51,8 +51,11 @@ pub struct CompactOptions {
     pub suppose_covered: u64,
     /// A dry run assumes that the last segment is sealed, as it is once a writer begins a new one.
     pub suppose_sealed: bool,
-    /// The layout of packed records. Segments that are not packed are rewritten so, and packed ones can be read.
+    /// The layout of packed records. With it, packed segments can be read.
     pub blocks: Option<&'static dyn BlockFormat>,
+    /// With a layout, segments that maintenance has not packed yet are rewritten so. Otherwise rewritten segments hold
+    /// records only.
+    pub pack: bool,
     /// The throttle, which can stop the compaction with [`Error::Stopped`].
     pub throttle: Option<Arc<Throttle>>,
 }
@@ -70,6 +73,7 @@ impl CompactOptions {
             suppose_covered: 0,
             suppose_sealed: false,
             blocks: None,
+            pack: true,
             throttle: None,
         }
     }
@@ -247,6 +251,11 @@ impl<'a> Compaction<'a> {
         }
     }
 
+    /// The layout to pack records in.
+    fn layout(&self) -> Option<&'static dyn BlockFormat> {
+        self.options.blocks.filter(|_| self.options.pack)
+    }
+
     fn check_clock(&self, newest_ms: i64) -> Result<(), Error> {
         let Some(max_jump) = self.options.max_jump else { return Ok(()) };
         let age = self.options.now_ms.saturating_sub(newest_ms);
@@ -343,7 +352,9 @@ impl<'a> Compaction<'a> {
                 let alike = sealed[run.segments.start].file.header.fingerprint == segment.file.header.fingerprint;
                 alike && run.open && run.bytes + count.kept_bytes <= self.options.segment_bytes
             });
-            let packs = self.options.blocks.is_some() && !segment.file.header.has_blocks();
+            // A writer packs some of its batches; maintenance packs everything, once.
+            let is_packed = segment.file.header.is_rewritten() && segment.file.header.has_blocks();
+            let packs = self.layout().is_some() && !is_packed;
             let open = drops || small || packs;
             match runs.last_mut() {
                 Some(run) if joins && open => {
@@ -448,7 +459,7 @@ impl<'a> Compaction<'a> {
             prev: first.file.header.prev,
             fingerprint: first.file.header.fingerprint,
             alias: Ok(alias_of(last)),
-            blocks: self.options.blocks,
+            blocks: self.layout(),
         };
         let mut builder = Builder::create(self.fs, self.dir, &identity)?;
         for segment in segments {

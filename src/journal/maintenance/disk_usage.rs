@@ -6,8 +6,9 @@
 //!
 //! Must not know: how records are dropped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use fetchwise_log::Throttle;
@@ -18,6 +19,9 @@ use crate::journal::schema;
 use fetchwise_types::time::Timestamp;
 
 const MINUTE_MS: i64 = 60_000;
+/// Factor by which packing is assumed to make attempts smaller, as long as none are packed. Most logs get five times
+/// smaller.
+const FIRST_FACTOR: u64 = 2;
 
 /// Disk usage of the log, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,35 +76,66 @@ pub(super) fn cutoff(
     keep: u64,
     throttle: Option<&Throttle>,
 ) -> Result<Option<Timestamp>, JournalError> {
-    let (files, mut records) = (file_bytes(dir, floor_seq)?, 0);
-    let minutes = sums(dir, floor_seq, throttle, &mut records, &|at| Some(at.as_millis().div_euclid(MINUTE_MS)))?;
-    // Packed records take less space than the log hands out.
-    let keep =
-        (u128::from(keep) * u128::from(records.max(files)) / u128::from(files.max(1))).min(u64::MAX.into()) as u64;
+    let mut packed = PackedSegments::find(dir, floor_seq)?;
+    let minutes = sums(dir, floor_seq, throttle, &mut packed, &|at| Some(at.as_millis().div_euclid(MINUTE_MS)))?;
+    let keep = packed.unpacked_bytes(keep);
     let Some((minute, room)) = first_too_many(&minutes, keep) else { return Ok(None) };
-    let within = sums(dir, floor_seq, throttle, &mut 0, &|at| {
+    let within = sums(dir, floor_seq, throttle, &mut PackedSegments::default(), &|at| {
         Some(at.as_millis()).filter(|at| at.div_euclid(MINUTE_MS) == minute)
     })?;
     let last = first_too_many(&within, room).map(|(at, _)| at);
     Ok(last.map(|at| Timestamp::from_millis(at.saturating_add(1))))
 }
 
-/// Returns the bytes of segments with records up to `floor_seq`.
-fn file_bytes(dir: &Path, floor_seq: u64) -> Result<u64, JournalError> {
-    let reader = open(dir)?;
-    let below = reader.segments().filter(|segment| match segment.next_seq {
-        Some(next) => next <= floor_seq.saturating_add(1),
-        None => floor_seq == u64::MAX,
-    });
-    Ok(below.map(|segment| segment.bytes).sum())
+/// Segments that maintenance has packed, and how much smaller that made them. A compaction packs the others too.
+#[derive(Debug, Default)]
+struct PackedSegments {
+    /// Their sequence numbers, in order.
+    ranges: VecDeque<Range<u64>>,
+    file_bytes: u64,
+    /// Bytes of their records as the log hands them out.
+    record_bytes: u64,
 }
 
-/// Sums up the bytes of attempts by the value of `of` for their time, and those of all records in `records`.
+impl PackedSegments {
+    fn find(dir: &Path, floor_seq: u64) -> Result<Self, JournalError> {
+        let mut found = Self::default();
+        for segment in open(dir)?.segments().filter(|segment| segment.packed && segment.rewritten) {
+            if let Some(next) = segment.next_seq.filter(|next| *next <= floor_seq.saturating_add(1)) {
+                found.ranges.push_back(segment.first_seq..next);
+                found.file_bytes += segment.bytes;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Counts a record; they come in order.
+    fn add(&mut self, seq: u64, bytes: u64) {
+        while self.ranges.front().is_some_and(|range| range.end <= seq) {
+            self.ranges.pop_front();
+        }
+        if self.ranges.front().is_some_and(|range| range.contains(&seq)) {
+            self.record_bytes += bytes;
+        }
+    }
+
+    /// Returns how many bytes of records take `file_bytes` once they are packed. The factor is that of what is packed
+    /// already; before anything is, a cautious guess, since what turns out too large is cut by the next compaction.
+    fn unpacked_bytes(&self, file_bytes: u64) -> u64 {
+        let (records, files) = match self.record_bytes {
+            0 => (FIRST_FACTOR, 1),
+            bytes => (bytes.max(self.file_bytes), self.file_bytes.max(1)),
+        };
+        (u128::from(file_bytes) * u128::from(records) / u128::from(files)).min(u64::MAX.into()) as u64
+    }
+}
+
+/// Sums up the bytes of attempts by the value of `of` for their time, and those of packed records in `packed`.
 fn sums(
     dir: &Path,
     floor_seq: u64,
     throttle: Option<&Throttle>,
-    records: &mut u64,
+    packed: &mut PackedSegments,
     of: &dyn Fn(Timestamp) -> Option<i64>,
 ) -> Result<BTreeMap<i64, u64>, JournalError> {
     let mut sums = BTreeMap::new();
@@ -108,7 +143,7 @@ fn sums(
         if seq > floor_seq || seq.is_multiple_of(256) && throttle.is_some_and(|throttle| !throttle.checkpoint()) {
             return Ok(());
         }
-        *records += record.stored_len();
+        packed.add(seq, record.stored_len());
         if let Some(attempt) = schema::attempt(record.kind, record.schema, record.payload)?
             && let Some(time) = of(attempt.at())
         {
@@ -133,6 +168,19 @@ fn first_too_many(sums: &BTreeMap<i64, u64>, mut room: u64) -> Option<(i64, u64)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bound_on_files_is_one_on_the_records_that_they_will_hold() {
+        let mut packed = PackedSegments { ranges: [1..10, 20..30].into(), file_bytes: 100, record_bytes: 0 };
+        assert_eq!(packed.unpacked_bytes(1000), 2000, "nothing is known yet");
+        for seq in [3, 9, 10, 19, 20, 29, 30] {
+            packed.add(seq, 100);
+        }
+        assert_eq!((packed.record_bytes, packed.unpacked_bytes(1000)), (400, 4000));
+        // A header takes more than its few records.
+        let small = PackedSegments { file_bytes: 5000, record_bytes: 10, ..PackedSegments::default() };
+        assert_eq!(small.unpacked_bytes(1000), 1000);
+    }
 
     #[test]
     fn the_oldest_attempts_do_not_fit() {
