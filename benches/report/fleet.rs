@@ -40,7 +40,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let bytes: usize = messages.iter().map(Vec::len).sum();
     section.text(format!(
         "One thread reads {} remote attempts at {} sites from messages of {EACH}, {:.1} B each. It decodes {}, and decodes \
-         and learns {}. The best of three runs counts. The latency of `select` and `record` beside a fleet needs brokers; \
+         and learns {}. The best of three runs counts. The latency of `select` and `record` in a fleet needs brokers; \
          `cargo test --release -p fetchwise-fleet --test nats bench_hot_path:: -- --ignored --nocapture` measures it.",
         text::size(count),
         text::size(sites),

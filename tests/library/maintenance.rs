@@ -260,7 +260,7 @@ fn a_stop_in_the_middle_of_a_compaction_changes_nothing() {
     journal.flush().wait().unwrap();
     for wait in [0, 1, 5, 20, 60, 150] {
         let mut options = options();
-        options.max_disk_bytes = Some(MAX_DISK);
+        options.max_disk_bytes = Some(MAX_DISK / 2);
         let (background, _) = start(dir.path(), options);
         std::thread::sleep(Duration::from_millis(wait));
         background.stop();

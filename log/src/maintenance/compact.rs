@@ -53,8 +53,8 @@ pub struct CompactOptions {
     pub suppose_sealed: bool,
     /// The layout of packed records. With it, packed segments can be read.
     pub blocks: Option<&'static dyn BlockFormat>,
-    /// With a layout, segments that maintenance has not packed yet are rewritten so. Otherwise rewritten segments hold
-    /// records only.
+    /// With a layout, segments that maintenance has not packed yet are rewritten so. Otherwise they hold records, and only
+    /// those that are packed stay so.
     pub pack: bool,
     /// The throttle, which can stop the compaction with [`Error::Stopped`].
     pub throttle: Option<Arc<Throttle>>,
@@ -251,11 +251,6 @@ impl<'a> Compaction<'a> {
         }
     }
 
-    /// The layout to pack records in.
-    fn layout(&self) -> Option<&'static dyn BlockFormat> {
-        self.options.blocks.filter(|_| self.options.pack)
-    }
-
     fn check_clock(&self, newest_ms: i64) -> Result<(), Error> {
         let Some(max_jump) = self.options.max_jump else { return Ok(()) };
         let age = self.options.now_ms.saturating_sub(newest_ms);
@@ -353,8 +348,7 @@ impl<'a> Compaction<'a> {
                 alike && run.open && run.bytes + count.kept_bytes <= self.options.segment_bytes
             });
             // A writer packs some of its batches; maintenance packs everything, once.
-            let is_packed = segment.file.header.is_rewritten() && segment.file.header.has_blocks();
-            let packs = self.layout().is_some() && !is_packed;
+            let packs = self.options.blocks.is_some() && self.options.pack && !is_packed(segment);
             let open = drops || small || packs;
             match runs.last_mut() {
                 Some(run) if joins && open => {
@@ -459,7 +453,7 @@ impl<'a> Compaction<'a> {
             prev: first.file.header.prev,
             fingerprint: first.file.header.fingerprint,
             alias: Ok(alias_of(last)),
-            blocks: self.layout(),
+            blocks: self.options.blocks.filter(|_| self.options.pack || segments.iter().any(is_packed)),
         };
         let mut builder = Builder::create(self.fs, self.dir, &identity)?;
         for segment in segments {
@@ -490,6 +484,11 @@ struct Run {
     changes: bool,
     /// Whether more may join.
     open: bool,
+}
+
+/// Whether maintenance has packed a segment.
+fn is_packed(segment: &ChainSegment) -> bool {
+    segment.file.header.is_rewritten() && segment.file.header.has_blocks()
 }
 
 /// What the successor's link says of a segment.

@@ -271,9 +271,9 @@ impl Worker {
             self.share_checked_at = Some(Instant::now());
             let share = expired_share(&self.dir, self.clock.now(), self.options.retain)?;
             if share >= least {
-                self.compact(CompactCause::Expired { share }, None)?;
+                self.compact(CompactCause::Expired { share }, None, true)?;
             } else if let Some(share) = self.unpacked_share()?.filter(|share| *share >= least) {
-                self.compact(CompactCause::Unpacked { share }, None)?;
+                self.compact(CompactCause::Unpacked { share }, None, true)?;
             }
         }
         Ok(())
@@ -300,8 +300,12 @@ impl Worker {
         }
         // Down to two thirds, so that the next compaction is some time away.
         let keep = (high / 3 * 2).saturating_sub(usage.total - usage.sealed);
-        self.throttle.set_rest_percent(if usage.total > most { 0 } else { REST_PERCENT });
-        self.compact(CompactCause::Full { taken: usage.total }, Some(keep))?;
+        // Packing takes longer than cutting. Beyond the bound, the crawl may be faster than the packing, and a compaction
+        // that is interrupted has gained nothing: the log would grow for ever. So it is cut first, and packed once there
+        // is time.
+        let is_beyond = usage.total > most;
+        self.throttle.set_rest_percent(if is_beyond { 0 } else { REST_PERCENT });
+        self.compact(CompactCause::Full { taken: usage.total }, Some(keep), !is_beyond)?;
         let after = self.usage()?;
         // The next compaction can drop what a crawl has written meanwhile. Only sealed segments can shrink.
         if after.total - after.sealed <= self.options.high(most, &after) {
@@ -321,7 +325,7 @@ impl Worker {
         DiskUsage::measure(&self.dir).map_err(|source| failed(source).into())
     }
 
-    fn compact(&mut self, cause: CompactCause, keep_bytes: Option<u64>) -> Result<(), JournalError> {
+    fn compact(&mut self, cause: CompactCause, keep_bytes: Option<u64>, pack: bool) -> Result<(), JournalError> {
         let begun = Instant::now();
         let selector = match (self.blank)() {
             Ok(selector) => selector,
@@ -333,6 +337,7 @@ impl Worker {
             retain: if keep_bytes.is_some() { FOR_EVER } else { self.options.retain },
             trust_clock: keep_bytes.is_some(),
             keep_bytes,
+            pack,
             segment_bytes: Some(self.options.segment_bytes),
             throttle: Some(Arc::clone(&self.throttle)),
             ..CompactOptions::default()

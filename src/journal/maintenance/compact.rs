@@ -49,8 +49,8 @@ pub struct CompactOptions {
     pub keep_bytes: Option<u64>,
     /// Size that segments are merged up to, in bytes; 64 MiB by default.
     pub segment_bytes: Option<u64>,
-    /// Whether to pack attempts into columns, which take a fraction of the space; by default it does. Otherwise segments
-    /// that are rewritten hold records, and the others stay as they are.
+    /// Whether to pack attempts into columns, which take a fraction of the space; by default it does. Otherwise only
+    /// segments that are packed already stay so.
     pub pack: bool,
     /// Throttle. With one, the compaction uses one thread, rests when the throttle requires it, and stops on request.
     pub throttle: Option<Arc<Throttle>>,
@@ -222,7 +222,7 @@ fn begin_segment(dir: &Path) -> Result<(), JournalError> {
 fn cutoff(dir: &Path, floor_seq: u64, options: &CompactOptions, now: Timestamp) -> Result<Timestamp, JournalError> {
     let by_age = Timestamp::from_millis(now.as_millis().saturating_sub_unsigned(options.retain.as_millis() as u64));
     let Some(keep) = options.keep_bytes else { return Ok(by_age) };
-    let by_room = disk_usage::cutoff(dir, floor_seq, keep, options.throttle.as_deref())?;
+    let by_room = disk_usage::cutoff(dir, floor_seq, keep, options.pack, options.throttle.as_deref())?;
     Ok(by_room.map_or(by_age, |by_room| by_room.max(by_age)))
 }
 

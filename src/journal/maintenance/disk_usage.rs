@@ -21,7 +21,7 @@ use fetchwise_types::time::Timestamp;
 const MINUTE_MS: i64 = 60_000;
 /// Factor by which packing is assumed to make attempts smaller, as long as none are packed. Most logs get five times
 /// smaller.
-const FIRST_FACTOR: u64 = 2;
+const FIRST_FACTOR: f64 = 2.0;
 
 /// Disk usage of the log, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,27 +68,49 @@ impl DiskUsage {
     }
 }
 
-/// Returns the time from which on attempts have to be kept, so that those up to `floor_seq` take at most `keep` bytes.
-/// Returns `None` if they already do. Cost: one or two passes over the log.
+/// Returns the time from which on attempts have to be kept, so that those up to `floor_seq` take at most `keep` bytes of
+/// files after a compaction that packs them or not. Returns `None` if they already do. Cost: one or two passes over the
+/// log.
 pub(super) fn cutoff(
     dir: &Path,
     floor_seq: u64,
     keep: u64,
+    packs: bool,
     throttle: Option<&Throttle>,
 ) -> Result<Option<Timestamp>, JournalError> {
-    let mut packed = PackedSegments::find(dir, floor_seq)?;
+    let segments = PackedSegments::find(dir, floor_seq)?;
+    let mut packed = segments.clone();
     let minutes = sums(dir, floor_seq, throttle, &mut packed, &|at| Some(at.as_millis().div_euclid(MINUTE_MS)))?;
-    let keep = packed.unpacked_bytes(keep);
-    let Some((minute, room)) = first_too_many(&minutes, keep) else { return Ok(None) };
-    let within = sums(dir, floor_seq, throttle, &mut PackedSegments::default(), &|at| {
+    let factor = packed.factor();
+    let on_disk = |sums: BTreeMap<i64, AttemptBytes>| -> BTreeMap<i64, u64> {
+        sums.into_iter().map(|(at, bytes)| (at, bytes.on_disk(factor, packs))).collect()
+    };
+    let Some((minute, room)) = first_too_many(&on_disk(minutes), keep) else { return Ok(None) };
+    let within = sums(dir, floor_seq, throttle, &mut segments.clone(), &|at| {
         Some(at.as_millis()).filter(|at| at.div_euclid(MINUTE_MS) == minute)
     })?;
-    let last = first_too_many(&within, room).map(|(at, _)| at);
+    let last = first_too_many(&on_disk(within), room).map(|(at, _)| at);
     Ok(last.map(|at| Timestamp::from_millis(at.saturating_add(1))))
 }
 
-/// Segments that maintenance has packed, and how much smaller that made them. A compaction packs the others too.
-#[derive(Debug, Default)]
+/// Bytes of attempts as the log hands them out, by whether maintenance has packed them.
+#[derive(Clone, Copy, Debug, Default)]
+struct AttemptBytes {
+    packed: u64,
+    others: u64,
+}
+
+impl AttemptBytes {
+    /// Returns how many bytes of files they take after a compaction. `factor` is how much smaller packing makes them;
+    /// `None` if that is not known.
+    fn on_disk(self, factor: Option<f64>, packs: bool) -> u64 {
+        let others = if packs { self.others as f64 / factor.unwrap_or(FIRST_FACTOR) } else { self.others as f64 };
+        (self.packed as f64 / factor.unwrap_or(1.0) + others) as u64
+    }
+}
+
+/// Segments that maintenance has packed, and how much smaller that made them.
+#[derive(Clone, Debug, Default)]
 struct PackedSegments {
     /// Their sequence numbers, in order.
     ranges: VecDeque<Range<u64>>,
@@ -109,45 +131,43 @@ impl PackedSegments {
         Ok(found)
     }
 
-    /// Counts a record; they come in order.
-    fn add(&mut self, seq: u64, bytes: u64) {
+    /// Counts a record, and returns whether it is in one of them; records come in order.
+    fn add(&mut self, seq: u64, bytes: u64) -> bool {
         while self.ranges.front().is_some_and(|range| range.end <= seq) {
             self.ranges.pop_front();
         }
-        if self.ranges.front().is_some_and(|range| range.contains(&seq)) {
-            self.record_bytes += bytes;
-        }
+        let is_in = self.ranges.front().is_some_and(|range| range.contains(&seq));
+        self.record_bytes += if is_in { bytes } else { 0 };
+        is_in
     }
 
-    /// Returns how many bytes of records take `file_bytes` once they are packed. The factor is that of what is packed
-    /// already; before anything is, a cautious guess, since what turns out too large is cut by the next compaction.
-    fn unpacked_bytes(&self, file_bytes: u64) -> u64 {
-        let (records, files) = match self.record_bytes {
-            0 => (FIRST_FACTOR, 1),
-            bytes => (bytes.max(self.file_bytes), self.file_bytes.max(1)),
-        };
-        (u128::from(file_bytes) * u128::from(records) / u128::from(files)).min(u64::MAX.into()) as u64
+    /// Returns the bytes of records for each byte of file, once all records are counted.
+    fn factor(&self) -> Option<f64> {
+        let factor = self.record_bytes as f64 / self.file_bytes.max(1) as f64;
+        // A header takes more than a few records.
+        (self.record_bytes > 0).then(|| factor.max(1.0))
     }
 }
 
-/// Sums up the bytes of attempts by the value of `of` for their time, and those of packed records in `packed`.
+/// Sums up the bytes of attempts by the value of `of` for their time, and counts all records in `packed`.
 fn sums(
     dir: &Path,
     floor_seq: u64,
     throttle: Option<&Throttle>,
     packed: &mut PackedSegments,
     of: &dyn Fn(Timestamp) -> Option<i64>,
-) -> Result<BTreeMap<i64, u64>, JournalError> {
-    let mut sums = BTreeMap::new();
+) -> Result<BTreeMap<i64, AttemptBytes>, JournalError> {
+    let mut sums = BTreeMap::<i64, AttemptBytes>::new();
     pass(dir, |seq, record| {
         if seq > floor_seq || seq.is_multiple_of(256) && throttle.is_some_and(|throttle| !throttle.checkpoint()) {
             return Ok(());
         }
-        packed.add(seq, record.stored_len());
+        let is_packed = packed.add(seq, record.stored_len());
         if let Some(attempt) = schema::attempt(record.kind, record.schema, record.payload)?
             && let Some(time) = of(attempt.at())
         {
-            *sums.entry(time).or_default() += record.stored_len();
+            let sum = sums.entry(time).or_default();
+            *(if is_packed { &mut sum.packed } else { &mut sum.others }) += record.stored_len();
         }
         Ok(())
     })?;
@@ -170,16 +190,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_on_files_is_one_on_the_records_that_they_will_hold() {
+    fn attempts_count_as_the_bytes_of_files_that_they_will_take() {
         let mut packed = PackedSegments { ranges: [1..10, 20..30].into(), file_bytes: 100, record_bytes: 0 };
-        assert_eq!(packed.unpacked_bytes(1000), 2000, "nothing is known yet");
-        for seq in [3, 9, 10, 19, 20, 29, 30] {
-            packed.add(seq, 100);
-        }
-        assert_eq!((packed.record_bytes, packed.unpacked_bytes(1000)), (400, 4000));
+        assert_eq!(packed.factor(), None, "nothing is known yet");
+        let is_in = [3, 9, 10, 19, 20, 29, 30].map(|seq| packed.add(seq, 100));
+        assert_eq!(is_in, [true, true, false, false, true, true, false]);
+        assert_eq!(packed.factor(), Some(4.0));
+        let bytes = AttemptBytes { packed: 400, others: 1000 };
+        assert_eq!((bytes.on_disk(Some(4.0), true), bytes.on_disk(Some(4.0), false)), (350, 1100));
+        let first = AttemptBytes { packed: 0, others: 1000 };
+        assert_eq!((first.on_disk(None, true), first.on_disk(None, false)), (500, 1000));
         // A header takes more than its few records.
         let small = PackedSegments { file_bytes: 5000, record_bytes: 10, ..PackedSegments::default() };
-        assert_eq!(small.unpacked_bytes(1000), 1000);
+        assert_eq!(small.factor(), Some(1.0));
     }
 
     #[test]
