@@ -24,7 +24,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const FETCHERS: [&str; 2] = ["direct_access", "playwright"];
 const DOMAINS: u64 = 13;
 const SEGMENT: u64 = 64 << 10;
-const MAX_DISK: u64 = 2 << 20;
+const MAX_DISK: u64 = 1 << 20;
 /// Longer than any step takes on any machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -125,8 +125,7 @@ fn the_log_stays_within_its_disk_limit_and_loses_no_evidence() {
     let (background, events) = start(dir.path(), options);
     let mirror = selector();
     let (mut written, mut most, begun) = (0, 0, Instant::now());
-    // Packed, an attempt takes some seventy bytes.
-    while written < 60_000 {
+    while written < 20_000 {
         for n in written..written + 50 {
             let attempt = attempt(n);
             journal.append_attempt(&attempt).unwrap();
@@ -166,7 +165,8 @@ fn the_log_stays_within_its_disk_limit_and_loses_no_evidence() {
     // The latest attempts are left, without a gap.
     let times = raw(dir.path());
     assert_eq!(times.len() as u64, written - dropped);
-    assert!(dropped > written / 4 && times.len() > 1000, "{dropped} of {written}");
+    // Packed, an attempt takes some seventy bytes.
+    assert!(dropped > written / 2 && times.len() > 1000, "{dropped} of {written}");
     assert!(times.iter().min().unwrap() >= &attempt(dropped).attempted_at);
     assert_eq!(assert_same(&mirror, &loaded(dir.path())), written);
     assert!(maintenance::verify(dir.path(), &mut |_, _| {}).unwrap().is_sound());
@@ -214,7 +214,7 @@ fn it_packs_what_a_crawl_has_left_as_records_once() {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
     let mirror = selector();
-    for n in 0..4000 {
+    for n in 0..1500 {
         journal.append_attempt(&attempt(n)).unwrap();
         mirror.observe(&attempt(n));
         // A crawl does not write many attempts at once, so that the writer packs none.
@@ -238,13 +238,13 @@ fn it_packs_what_a_crawl_has_left_as_records_once() {
     let Some(MaintenanceEvent::CompactionFinished { cause: CompactCause::Unpacked { share }, done, .. }) = event else {
         panic!("{event:?}")
     };
-    assert!(share > 0.9 && done.writer_active && done.attempts == (4000, 4000), "{share} {done:?}");
+    assert!(share > 0.5 && done.writer_active && done.attempts == (1500, 1500), "{share} {done:?}");
     assert!(done.bytes.1 < done.bytes.0 / 2, "{done:?}");
     // What is packed is not packed again.
     assert!(run(Some(SEGMENT - 1)).is_none());
-    assert_eq!(assert_same(&mirror, &loaded(dir.path())), 4000);
+    assert_eq!(assert_same(&mirror, &loaded(dir.path())), 1500);
     journal.close().unwrap();
-    assert_eq!(assert_same(&mirror, &loaded(dir.path())), 4000);
+    assert_eq!(assert_same(&mirror, &loaded(dir.path())), 1500);
     assert!(maintenance::verify(dir.path(), &mut |_, _| {}).unwrap().is_sound());
 }
 
@@ -260,7 +260,7 @@ fn a_stop_in_the_middle_of_a_compaction_changes_nothing() {
     journal.flush().wait().unwrap();
     for wait in [0, 1, 5, 20, 60, 150] {
         let mut options = options();
-        options.max_disk_bytes = Some(MAX_DISK / 2);
+        options.max_disk_bytes = Some(MAX_DISK);
         let (background, _) = start(dir.path(), options);
         std::thread::sleep(Duration::from_millis(wait));
         background.stop();
@@ -279,7 +279,7 @@ fn child_that_writes_alongside_maintenance_until_it_is_killed() {
     let dir = Path::new(&dir);
     let journal = open(dir);
     let mut options = options();
-    options.max_disk_bytes = Some(MAX_DISK / 2);
+    options.max_disk_bytes = Some(MAX_DISK);
     let (_background, events) = start(dir, options);
     let mut out = std::io::stderr();
     for batch in (first..).step_by(16) {
