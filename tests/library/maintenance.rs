@@ -24,7 +24,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const FETCHERS: [&str; 2] = ["direct_access", "playwright"];
 const DOMAINS: u64 = 13;
 const SEGMENT: u64 = 64 << 10;
-const MAX_DISK: u64 = 1 << 20;
+const MAX_DISK: u64 = 2 << 20;
 /// Longer than any step takes on any machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -125,7 +125,7 @@ fn the_log_stays_within_its_disk_limit_and_loses_no_evidence() {
     let (background, events) = start(dir.path(), options);
     let mirror = selector();
     let (mut written, mut most, begun) = (0, 0, Instant::now());
-    while written < 20_000 {
+    while written < 30_000 {
         for n in written..written + 50 {
             let attempt = attempt(n);
             journal.append_attempt(&attempt).unwrap();
@@ -166,7 +166,7 @@ fn the_log_stays_within_its_disk_limit_and_loses_no_evidence() {
     let times = raw(dir.path());
     assert_eq!(times.len() as u64, written - dropped);
     // Packed, an attempt takes some seventy bytes.
-    assert!(dropped > written / 2 && times.len() > 1000, "{dropped} of {written}");
+    assert!(dropped > written / 4 && times.len() > 1000, "{dropped} of {written}");
     assert!(times.iter().min().unwrap() >= &attempt(dropped).attempted_at);
     assert_eq!(assert_same(&mirror, &loaded(dir.path())), written);
     assert!(maintenance::verify(dir.path(), &mut |_, _| {}).unwrap().is_sound());
@@ -260,7 +260,7 @@ fn a_stop_in_the_middle_of_a_compaction_changes_nothing() {
     journal.flush().wait().unwrap();
     for wait in [0, 1, 5, 20, 60, 150] {
         let mut options = options();
-        options.max_disk_bytes = Some(MAX_DISK);
+        options.max_disk_bytes = Some(MAX_DISK / 2);
         let (background, _) = start(dir.path(), options);
         std::thread::sleep(Duration::from_millis(wait));
         background.stop();
@@ -279,7 +279,7 @@ fn child_that_writes_alongside_maintenance_until_it_is_killed() {
     let dir = Path::new(&dir);
     let journal = open(dir);
     let mut options = options();
-    options.max_disk_bytes = Some(MAX_DISK);
+    options.max_disk_bytes = Some(MAX_DISK / 2);
     let (_background, events) = start(dir, options);
     let mut out = std::io::stderr();
     for batch in (first..).step_by(16) {
