@@ -9,6 +9,7 @@ as a file: one crawler can run again, and the tables still have all of them, if 
 """
 
 import argparse
+import datetime
 import importlib.util
 import json
 import os
@@ -44,8 +45,23 @@ def peers(args: argparse.Namespace) -> dict[str, tuple[list[str], str | None]]:
     }
 
 
+def circumstances() -> dict[str, str]:
+    """Returns the time, the load and the commit of a run."""
+
+    def git(*command: str) -> str:
+        return subprocess.run(["git", *command], cwd=HERE, capture_output=True, text=True, check=False).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", "../../src", "../../log", "../../crates", "../../benches")
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "load": ", ".join(f"{load:.2f}" for load in os.getloadavg()),
+        "commit": (git("rev-parse", "--short=12", "HEAD") or "unknown") + (", with changes that are not committed" if changed else ""),
+    }
+
+
 def crawl(args: argparse.Namespace, name: str, command: list[str]) -> dict:
-    """Returns one crawler's ledger and time."""
+    """Returns one crawler's ledger and time, and the circumstances when it began."""
+    at_start = circumstances()
     with tempfile.TemporaryDirectory() as place:
         testbed_command = [args.fetchwise, "testbed", "--json", "--pages", str(args.pages), "--seed", str(args.seed)]
         with subprocess.Popen(testbed_command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as testbed:
@@ -81,7 +97,7 @@ def crawl(args: argparse.Namespace, name: str, command: list[str]) -> dict:
             ledger = json.loads(testbed.stdout.read())
     if code != 0:
         print(f"{name} ended with {code}: {said[-2000:]}", file=sys.stderr)
-    return {"seconds": seconds, "code": code, **ledger}
+    return {"seconds": seconds, "code": code, "at_start": at_start, **ledger}
 
 
 def row(name: str, found: dict) -> str:
@@ -89,6 +105,14 @@ def row(name: str, found: dict) -> str:
     per_hundred = total["good"] * 100 / total["cost"] if total["cost"] else 0.0
     counts = [total[figure] for figure in ("good", "wrong", "blocked", "renders", "requests", "cost")]
     return f"| {name} | " + " | ".join(str(count) for count in counts) + f" | {per_hundred:.1f} | {found['seconds']:.0f} |"
+
+
+def runs(found: dict[str, dict]) -> list[str]:
+    lines = ["| crawler | began | load at the start | commit |", "|---|---|---|---|"]
+    for name, one in found.items():
+        at_start = one.get("at_start", {})
+        lines.append(f"| {name} | " + " | ".join(at_start.get(key, "unknown") for key in ("date", "load", "commit")) + " |")
+    return lines
 
 
 def by_kind(found: dict[str, dict]) -> list[str]:
@@ -138,6 +162,8 @@ def main() -> None:
         + [row(name, one) for name, one in found.items()]
         + ["", "Good and wrong pages by kind of site:", ""]
         + by_kind(found)
+        + ["", "When each ran:", ""]
+        + runs(found)
     )
     print(text)
     if args.write:

@@ -1,13 +1,17 @@
-//! The result of a subject: text, tables, plots, targets and comparisons, as data.
+//! The result of a subject: text, tables, plots, figures, targets and comparisons, as data.
 //! Must not know: how they are written.
 
 use serde::{Deserialize, Serialize};
+
+use crate::text;
 
 /// One subject's part of the report.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Section {
     pub(crate) title: String,
     pub(crate) blocks: Vec<Block>,
+    /// What the history follows.
+    pub(crate) figures: Vec<Figure>,
     pub(crate) targets: Vec<Target>,
     pub(crate) duels: Vec<Duel>,
     /// The points that `growth` draws: series, number of domains or attempts, value.
@@ -32,6 +36,75 @@ pub(crate) struct Plot {
     pub(crate) lines: Vec<(String, Vec<(f64, f64)>)>,
 }
 
+/// The unit of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Unit {
+    /// Nanoseconds.
+    Ns,
+    Bytes,
+    /// Operations per second.
+    Rate,
+    /// Bytes per second.
+    Speed,
+    /// A part of one.
+    Fraction,
+    /// A factor.
+    Times,
+}
+
+impl Unit {
+    pub(crate) fn text(self, value: f64) -> String {
+        match self {
+            Self::Ns => text::ns(value),
+            Self::Bytes => text::bytes(value),
+            Self::Rate => text::rate(value),
+            Self::Speed => text::speed(value),
+            Self::Fraction => format!("{:.0} %", 100.0 * value),
+            Self::Times => format!("{} times", text::times(value)),
+        }
+    }
+}
+
+/// The limit of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Bound {
+    fn limit(self) -> f64 {
+        let (Self::AtMost(limit) | Self::AtLeast(limit)) = self;
+        limit
+    }
+
+    fn is_met(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(limit) => value <= limit,
+            Self::AtLeast(limit) => value >= limit,
+        }
+    }
+
+    fn text(self, unit: Unit) -> String {
+        let limit = unit.text(self.limit());
+        match self {
+            Self::AtMost(_) => format!("at most {limit}"),
+            Self::AtLeast(_) => format!("at least {limit}"),
+        }
+    }
+}
+
+/// A number that the history follows.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    /// Its name, the same in every run.
+    pub(crate) what: String,
+    pub(crate) unit: Unit,
+    pub(crate) value: f64,
+    /// Its target, if it has one.
+    pub(crate) limit: Option<f64>,
+}
+
 /// A target of the project.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Target {
@@ -39,6 +112,8 @@ pub(crate) struct Target {
     pub(crate) limit: String,
     pub(crate) measured: String,
     pub(crate) met: bool,
+    /// The measured value as a factor of the limit.
+    pub(crate) factor: f64,
 }
 
 /// A comparison of two candidates for the same work. One of them loses.
@@ -69,8 +144,17 @@ impl Section {
         self.blocks.push(Block::Table { head, rows });
     }
 
-    pub(crate) fn target(&mut self, what: &str, limit: &str, measured: String, met: bool) {
-        self.targets.push(Target { what: what.to_owned(), limit: limit.to_owned(), measured, met });
+    /// Adds a figure without a target.
+    pub(crate) fn figure(&mut self, what: &str, unit: Unit, value: f64) {
+        self.figures.push(Figure { what: what.to_owned(), unit, value, limit: None });
+    }
+
+    /// Adds a figure with its target.
+    pub(crate) fn goal(&mut self, what: &str, unit: Unit, value: f64, bound: Bound) {
+        let (limit, what) = (bound.limit(), what.to_owned());
+        self.figures.push(Figure { what: what.clone(), unit, value, limit: Some(limit) });
+        let (measured, met, factor) = (unit.text(value), bound.is_met(value), value / limit);
+        self.targets.push(Target { what, limit: bound.text(unit), measured, met, factor });
     }
 
     pub(crate) fn duel(&mut self, what: &str, us: &str, them: &str, ratio: f64, note: &str) {

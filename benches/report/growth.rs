@@ -30,7 +30,7 @@ const DRAWINGS: &[Drawing] = &[
         "Replay of an attempt, by sites in the log",
         "sites",
         "ns per attempt",
-        &["replay, ns per attempt", "checksums only, ns per attempt"],
+        &["replay, ns per attempt", "replay of records, ns per attempt", "checksums only, ns per attempt"],
     ),
     (
         "replay-by-attempts",

@@ -29,6 +29,11 @@ pub(crate) struct Host {
 }
 
 impl Host {
+    /// Returns a fact by its name.
+    pub(crate) fn fact(&self, name: &str) -> String {
+        self.facts.iter().find(|(fact, _)| *fact == name).map(|(_, value)| value.clone()).unwrap_or_default()
+    }
+
     pub(crate) fn read() -> Self {
         let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let field = |name: &str| {
@@ -74,7 +79,7 @@ fn output(program: &str, args: &[&str]) -> String {
 }
 
 /// Returns the load of the last minute, five and fifteen.
-fn load() -> String {
+pub(crate) fn load() -> String {
     first_line("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(", ")
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Each subject runs in a separate process, so that heaps and caches are separate, and returns a [`book::Section`] as
 //! JSON.
-//! Invariants: every figure in the report comes from this run. Nothing is asserted about time: a missed target is
+//! Invariants: every figure in the report comes from this run, except those of the history. Nothing is asserted about time: a missed target is
 //! reported as missed.
 //!
 //! `--quick` tries the program in seconds, with meaningless sizes; `--full` adds long measurements; `--only SUBJECT`
@@ -12,7 +12,9 @@
 #![allow(clippy::unwrap_used, reason = "a measurement that meets an error has failed")]
 
 mod book;
+mod fleet;
 mod growth;
+mod history;
 mod host;
 mod log;
 #[path = "../loopback/mod.rs"]
@@ -85,6 +87,7 @@ const SUBJECTS: &[Subject] = &[
     ("pipeline", pipeline::measure),
     ("simulate", simulate::measure),
     ("scaling", scaling::measure),
+    ("fleet", fleet::measure),
 ];
 
 struct ReportArgs {

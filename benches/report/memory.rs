@@ -6,13 +6,13 @@ use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 
 use crate::Scale;
-use crate::book::Section;
+use crate::book::{Bound, Section, Unit};
 use crate::measure::resident_bytes;
 use crate::text;
 use crate::traffic::{self, Shape};
 
 /// The maximum size of a site.
-const TARGET: f64 = 600.0;
+const TARGET: f64 = 300.0;
 
 /// Measures a selector with evidence of `domains` sites, and prints the requested bytes, allocations, resident bytes
 /// and keys.
@@ -80,7 +80,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
             }
             if sites >= 1_000_000 || scale == Scale::Quick {
                 let what = format!("memory per site, {} sites, {}", text::size(sites), rows[rows.len() - 1][1]);
-                section.target(&what, "at most 600 B", text::bytes(each), each <= TARGET);
+                section.goal(&what, Unit::Bytes, each, Bound::AtMost(TARGET));
             }
         }
     }

@@ -8,7 +8,7 @@ use fetchwise::detect::{Detector, Scratch};
 use fetchwise::response::{Header, Page};
 
 use crate::Scale;
-use crate::book::Section;
+use crate::book::{Bound, Section, Unit};
 use crate::measure::{CELLS, Latency, best};
 use crate::page_sets::{Markers, PageFacts, head, sets, with_html5ever, with_lol_html};
 use crate::text;
@@ -68,6 +68,12 @@ pub(crate) fn measure(scale: Scale) -> Section {
         let mut row = vec![name.to_owned(), pages.len().to_string(), (bytes / pages.len()).to_string()];
         row.extend(speeds.map(|speed| format!("{:.3}", speed / 1e9)));
         rows.push(row);
+        match name {
+            "ordinary" => section.goal("detector, ordinary pages", Unit::Speed, speeds[0], Bound::AtLeast(2.5e9)),
+            REFUSAL => section.goal("detector, block pages of 4 kB", Unit::Speed, speeds[0], Bound::AtLeast(0.6e9)),
+            "small" | "tiny" => section.figure(&format!("detector, {name} pages"), Unit::Speed, speeds[0]),
+            _ => {}
+        }
         let latency = one_by_one(&pages, scale, verdict);
         let mut row = latency.row(name);
         row.insert(1, latency.count().to_string());
@@ -141,7 +147,49 @@ fn made() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         content=\"noindex,nofollow\"></head><body><div class=\"main-wrapper\"><noscript>Enable JavaScript and cookies to \
         continue</noscript></div><script>(function(){window._cf_chl_opt={cvId:'3',cType:'managed'};var a=document\
         .createElement('script');a.src='/cdn-cgi/challenge-platform/h/b/orchestrate/chl_page/v1';}())</script></body></html>";
-    [("shell", shell), ("block page", block)].map(|(name, page)| (name, vec![page.as_bytes().to_vec()])).to_vec()
+    let mut all =
+        [("shell", shell), ("block page", block)].map(|(name, page)| (name, vec![page.as_bytes().to_vec()])).to_vec();
+    all.push((REFUSAL, (0..8).map(refusal).collect()));
+    all
+}
+
+/// The set of block pages of about four kilobytes.
+const REFUSAL: &str = "block page, 4 kB";
+
+/// Returns a page that refuses a request, as vendors write them: styles, two explanations, an incident number.
+fn refusal(number: usize) -> Vec<u8> {
+    let mut page = String::from(
+        "<!DOCTYPE html><html lang=\"en-US\"><head><title>Access denied | the site is using a security service</title>\
+         <meta charset=\"UTF-8\"><meta name=\"robots\" content=\"noindex, nofollow\"><meta name=\"viewport\" \
+         content=\"width=device-width,initial-scale=1\"><style>",
+    );
+    for rule in 0..24 {
+        page.push_str(&format!(
+            ".part-{rule}{{margin:{rule}px auto;padding:0 {number}px;font-size:1.{rule}em;color:#40{rule:02}40}}"
+        ));
+    }
+    page.push_str("</style></head><body><div id=\"wrapper\"><h1>Sorry, you have been blocked</h1>");
+    for (title, text) in [
+        ("You are unable to access this site", "The site owner has set access rules that apply to your request."),
+        (
+            "Why have I been blocked?",
+            "This website is using a security service to protect itself from online attacks. The \
+          action you just performed triggered the security solution. Several actions could trigger this block, including \
+          submitting a certain word or phrase, a SQL command or malformed data.",
+        ),
+        (
+            "What can I do to resolve this?",
+            "You can email the site owner to let them know you were blocked. Please include \
+          what you were doing when this page came up, and the incident number at the bottom of this page.",
+        ),
+    ] {
+        page.push_str(&format!("<section class=\"part-{number}\"><h2>{title}</h2><p>{text}</p></section>"));
+    }
+    page.push_str(&format!(
+        "<footer><p>Incident: <strong>8f{number:02}a1c7d3e5b9f0{number:02}</strong></p><p>Your IP: <span hidden>203.0.113.{number}</span></p>\
+         </footer></div><script>(function(){{var d=document.getElementById('wrapper');d.className+=' ready';}})();</script></body></html>"
+    ));
+    page.into_bytes()
 }
 
 /// Returns the best time of each over all pages, in seconds.

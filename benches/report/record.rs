@@ -8,7 +8,7 @@ use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 
 use crate::Scale;
-use crate::book::Section;
+use crate::book::{Bound, Section, Unit};
 use crate::measure::{CELLS, Latency};
 use crate::text;
 use crate::traffic;
@@ -48,12 +48,8 @@ pub(crate) fn measure(scale: Scale) -> Section {
         row.extend([text::rate(measured.acknowledged), text::rate(measured.synced)]);
         rows.push(row);
         if durability == Some(INTERVAL) {
-            section.target(
-                "durable attempts per second at `Interval(100 ms)`, until all are synced",
-                "at least 500 k/s",
-                text::rate(measured.synced),
-                measured.synced >= 500e3,
-            );
+            let what = "durable attempts per second at `Interval(100 ms)`, until all are synced";
+            section.goal(what, Unit::Rate, measured.synced, Bound::AtLeast(500e3));
         }
     }
     let head: Vec<&str> = std::iter::once("level").chain(CELLS).chain(["until acknowledged", "until synced"]).collect();

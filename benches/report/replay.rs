@@ -13,7 +13,7 @@ use fetchwise::time::Timestamp;
 use fetchwise_log::Reader;
 
 use crate::Scale;
-use crate::book::Section;
+use crate::book::{Bound, Section, Unit};
 use crate::measure::{best, cpu_time};
 use crate::record::options;
 use crate::text;
@@ -23,22 +23,23 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let mut section = Section::new("Starting: replay, snapshot, compaction");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     section.text(format!(
-        "The log has attempts at its sites in random order, over the last 150 days. It is in the page cache. \
-         *Checksums only* reads the same segments frame by frame on one thread and decodes nothing. *Replayed* is a \
-         start without a snapshot, on {cores} threads. *Per core* divides by the processor time, so it is the rate of \
-         one core. The best of three runs counts.",
+        "The log has attempts at its sites in random order, over the last 150 days. It is in the page cache. *Records* is a \
+         log whose writer packs nothing, and *packed* one whose writer packs each batch, as it does by itself from 256 attempts \
+         on. *Checksums only* reads the records frame by frame on one thread and decodes nothing. *Replayed* is a start without \
+         a snapshot, on {cores} threads. *Per core* divides by the processor time, so it is the rate of one core. *Share* \
+         compares that with the checksums of the records of the same attempts. The best of three runs counts.",
     ));
     let mut rows = Vec::new();
     for &sites in scale.pick(&[1_000, 10_000][..], &[10_000, 100_000, 1_000_000, 5_000_000]) {
         // At least two attempts per site, so that all sites occur.
         let attempts = scale.pick(20_000, 1_000_000).max(2 * sites);
-        let log = Log::write(attempts, sites);
-        let measured = log.replay();
-        section.point("replay, ns per attempt", sites as f64, measured.elapsed * 1e9 / attempts as f64);
-        section.point("checksums only, ns per attempt", sites as f64, measured.floor * 1e9 / attempts as f64);
-        rows.push(measured.row(attempts, sites));
+        let both = Both::measure(attempts, sites);
+        section.point("replay, ns per attempt", sites as f64, both.packed.elapsed * 1e9 / attempts as f64);
+        section.point("replay of records, ns per attempt", sites as f64, both.records.elapsed * 1e9 / attempts as f64);
+        section.point("checksums only, ns per attempt", sites as f64, both.floor.elapsed * 1e9 / attempts as f64);
+        rows.extend(both.rows(attempts, sites));
         if sites >= scale.pick(1_000, 100_000) {
-            targets(&mut section, &measured, attempts, &text::size(sites));
+            both.targets(&mut section, attempts, &text::size(sites));
         }
     }
     let lengths: &[usize] = match scale {
@@ -48,27 +49,30 @@ pub(crate) fn measure(scale: Scale) -> Section {
     };
     let sites = scale.pick(1_000, 100_000);
     for &attempts in lengths {
-        let log = Log::write(attempts, sites);
-        let measured = log.replay();
-        section.point("replay by length, ns per attempt", attempts as f64, measured.elapsed * 1e9 / attempts as f64);
+        let log = Log::write(attempts, sites, true);
+        let replayed = log.replay();
+        section.point("replay by length, ns per attempt", attempts as f64, replayed.elapsed * 1e9 / attempts as f64);
         section.point("append by length, ns per attempt", attempts as f64, log.written * 1e9 / attempts as f64);
-        rows.push(measured.row(attempts, sites));
+        rows.push(row(attempts, sites, "packed", log.bytes, None, &replayed));
     }
     let head = [
         "attempts",
         "sites",
-        "log",
+        "log of",
+        "size",
+        "per attempt",
         "checksums only",
         "replayed",
         "per core, checksums",
         "per core, replayed",
-        "share of the checksum rate",
+        "share",
     ];
     section.table(&head, rows);
     if scale != Scale::Full {
         section
             .text("This run leaves out a log of 50 M attempts, which takes minutes. `--full` writes and replays one.");
     }
+    diverse(&mut section, scale);
     snapshots(&mut section, scale);
     section
 }
@@ -82,20 +86,27 @@ struct Log {
     written: f64,
 }
 
-struct Measured {
-    bytes: u64,
-    /// Seconds of elapsed time and of processor time.
-    floor: f64,
-    floor_cpu: f64,
+/// Seconds of a pass over a log.
+struct Pass {
     elapsed: f64,
     cpu: f64,
 }
 
+/// The same attempts as records and packed.
+struct Both {
+    record_bytes: u64,
+    packed_bytes: u64,
+    /// Reading the records with checksums only.
+    floor: Pass,
+    records: Pass,
+    packed: Pass,
+}
+
 impl Log {
-    fn write(attempts: usize, sites: usize) -> Self {
+    fn write(attempts: usize, sites: usize, packs: bool) -> Self {
         eprintln!("  a log of {} attempts at {} sites", text::size(attempts), text::size(sites));
         let (dir, now) = (tempfile::tempdir().unwrap(), Timestamp::now());
-        let (journal, _) = Journal::open(dir.path(), options(Durability::Os)).unwrap();
+        let (journal, _) = Journal::open(dir.path(), options(Durability::Os).pack(packs)).unwrap();
         let mut written = 0.0;
         let mut chunk: Vec<Attempt> = Vec::new();
         for from in (0..attempts).step_by(100_000) {
@@ -113,15 +124,21 @@ impl Log {
         Self { dir, attempts, bytes, now, written }
     }
 
-    fn replay(&self) -> Measured {
-        let (mut floor_cpu, mut cpu) = (f64::MAX, f64::MAX);
-        let floor = best(3, || {
-            timed(&mut floor_cpu, || {
+    /// Reads a log of records, and decodes nothing.
+    fn checksums(&self) -> Pass {
+        let mut cpu = f64::MAX;
+        let elapsed = best(3, || {
+            timed(&mut cpu, || {
                 let reader = Reader::open(self.dir.path()).unwrap();
                 let summary = reader.for_each(|_, record| _ = black_box(record.kind)).unwrap();
                 assert_eq!(summary.records, self.attempts as u64);
             })
         });
+        Pass { elapsed, cpu }
+    }
+
+    fn replay(&self) -> Pass {
+        let mut cpu = f64::MAX;
         let elapsed = best(3, || {
             let selector = Selector::builder().build().unwrap();
             timed(&mut cpu, || {
@@ -129,7 +146,7 @@ impl Log {
                 assert_eq!(loaded.replayed.attempts, self.attempts as u64);
             })
         });
-        Measured { bytes: self.bytes, floor, floor_cpu, elapsed, cpu }
+        Pass { elapsed, cpu }
     }
 }
 
@@ -152,55 +169,88 @@ fn segment_bytes(dir: &Path) -> u64 {
     Reader::open(dir).unwrap().segments().map(|segment| segment.bytes).sum()
 }
 
-impl Measured {
-    /// Returns the one-core rate of replay as a share of that of checksums.
-    fn share(&self) -> f64 {
-        self.floor_cpu / self.cpu
+fn row(attempts: usize, sites: usize, of: &str, bytes: u64, floor: Option<&Pass>, replayed: &Pass) -> Vec<String> {
+    let rate = |seconds: f64| text::rate(attempts as f64 / seconds);
+    let floor = |f: &dyn Fn(&Pass) -> String| floor.map_or(String::new(), f);
+    vec![
+        text::size(attempts),
+        text::size(sites),
+        of.to_owned(),
+        text::bytes(bytes as f64),
+        text::bytes(bytes as f64 / attempts as f64),
+        floor(&|pass| format!("{}, {}", rate(pass.elapsed), text::speed(bytes as f64 / pass.elapsed))),
+        rate(replayed.elapsed),
+        floor(&|pass| rate(pass.cpu)),
+        rate(replayed.cpu),
+        floor(&|pass| format!("{:.0} %", 100.0 * pass.cpu / replayed.cpu)),
+    ]
+}
+
+impl Both {
+    fn measure(attempts: usize, sites: usize) -> Self {
+        let log = Log::write(attempts, sites, false);
+        let (record_bytes, floor, records) = (log.bytes, log.checksums(), log.replay());
+        drop(log);
+        let log = Log::write(attempts, sites, true);
+        Self { record_bytes, packed_bytes: log.bytes, floor, records, packed: log.replay() }
     }
 
-    fn row(&self, attempts: usize, sites: usize) -> Vec<String> {
-        let rate = |seconds: f64| text::rate(attempts as f64 / seconds);
-        let of = |seconds: f64| format!("{}, {}", rate(seconds), text::speed(self.bytes as f64 / seconds));
-        vec![
-            text::size(attempts),
-            text::size(sites),
-            text::bytes(self.bytes as f64),
-            of(self.floor),
-            of(self.elapsed),
-            rate(self.floor_cpu),
-            rate(self.cpu),
-            format!("{:.0} %", 100.0 * self.share()),
-        ]
+    fn rows(&self, attempts: usize, sites: usize) -> [Vec<String>; 2] {
+        let mut packed = row(attempts, sites, "packed", self.packed_bytes, None, &self.packed);
+        if let Some(share) = packed.last_mut() {
+            *share = format!("{:.0} %", 100.0 * self.share());
+        }
+        [row(attempts, sites, "records", self.record_bytes, Some(&self.floor), &self.records), packed]
+    }
+
+    /// Returns the rate per core of a replay of the packed log as a share of that of the records' checksums.
+    fn share(&self) -> f64 {
+        self.floor.cpu / self.packed.cpu
+    }
+
+    fn targets(&self, section: &mut Section, attempts: usize, sites: &str) {
+        let per_core = |pass: &Pass| attempts as f64 / pass.cpu;
+        let what = format!("replay of a packed log, per core, {sites} sites");
+        section.goal(&what, Unit::Rate, per_core(&self.packed), Bound::AtLeast(3e6));
+        let what = format!("replay of a packed log against checksums of records, per core, {sites} sites");
+        section.goal(&what, Unit::Fraction, self.share(), Bound::AtLeast(0.25));
+        section.figure(&format!("replay of records, per core, {sites} sites"), Unit::Rate, per_core(&self.records));
+        let each = |bytes: u64| bytes as f64 / attempts as f64;
+        let what = format!("disk per attempt, packed, {sites} sites");
+        section.goal(&what, Unit::Bytes, each(self.packed_bytes), Bound::AtMost(60.0));
+        section.figure(&format!("disk per attempt, records, {sites} sites"), Unit::Bytes, each(self.record_bytes));
+        section.limit(
+            &format!("reading a log, {sites} sites"),
+            "packed and replayed",
+            "checksums of records only",
+            self.share(),
+            "the lower bound decodes nothing",
+        );
     }
 }
 
-fn targets(section: &mut Section, measured: &Measured, attempts: usize, sites: &str) {
-    let a_core = attempts as f64 / measured.cpu;
-    section.target(
-        &format!("replay, per core, {sites} sites"),
-        "at least 2 M attempts/s",
-        text::rate(a_core),
-        a_core >= 2e6,
-    );
-    section.target(
-        &format!("replay against checksums only, per core, {sites} sites"),
-        "at least 10 %",
-        format!("{:.0} %", 100.0 * measured.share()),
-        measured.share() >= 0.1,
-    );
-    section.limit(
-        &format!("reading a log, {sites} sites"),
-        "replayed",
-        "checksums only",
-        measured.share(),
-        "the lower bound decodes nothing",
-    );
+/// Measures the size of attempts whose URLs have little in common, with response headers.
+fn diverse(section: &mut Section, scale: Scale) {
+    let (dir, count, now) = (tempfile::tempdir().unwrap(), scale.pick(5_000, 200_000), Timestamp::now());
+    let (journal, _) = Journal::open(dir.path(), options(Durability::Os)).unwrap();
+    let attempts: Vec<Attempt> = (0..count).map(|n| traffic::diverse(n, now)).collect();
+    let url_bytes: usize = attempts.iter().map(|attempt| attempt.url.len()).sum();
+    attempts.iter().for_each(|attempt| _ = journal.append_attempt(attempt).unwrap());
+    journal.close().unwrap();
+    let each = segment_bytes(dir.path()) as f64 / count as f64;
+    section.text(format!(
+        "{} attempts at as many sites, with URLs of {} on average and one or two response headers, take {} each when packed.",
+        text::size(count),
+        text::bytes(url_bytes as f64 / count as f64),
+        text::bytes(each)
+    ));
+    section.goal("disk per attempt, packed, diverse URLs and headers", Unit::Bytes, each, Bound::AtMost(100.0));
 }
 
 fn snapshots(section: &mut Section, scale: Scale) {
     let mut rows = Vec::new();
     for &sites in scale.pick(&[1_000, 10_000][..], &[100_000, 1_000_000]) {
-        let log = Log::write(sites * 2, sites);
+        let log = Log::write(sites * 2, sites, true);
         let dir = log.dir.path();
         let begun = Instant::now();
         let selector = Selector::builder().build().unwrap();
@@ -234,12 +284,11 @@ fn snapshots(section: &mut Section, scale: Scale) {
         ]);
         section.point("snapshot load, ns per site", sites as f64, load * 1e9 / sites as f64);
         if sites == scale.pick(10_000, 1_000_000) {
-            section.target(
-                &format!("loading a snapshot of {} sites", text::size(sites)),
-                "at most 1 s",
-                text::ns(load * 1e9),
-                load <= 1.0,
-            );
+            let size = text::size(sites);
+            let what = format!("taking a snapshot of {size} sites, without the fold");
+            section.goal(&what, Unit::Ns, (took - folded) * 1e9, Bound::AtMost(0.6e9));
+            section.figure(&format!("folding the log for a snapshot of {size} sites"), Unit::Ns, folded * 1e9);
+            section.goal(&format!("loading a snapshot of {size} sites"), Unit::Ns, load * 1e9, Bound::AtMost(0.3e9));
         }
     }
     section.text("Snapshots by the number of sites, with two attempts each, and a compaction of their log:");

@@ -10,7 +10,7 @@ use fetchwise::time::Timestamp;
 use url::Url;
 
 use crate::Scale;
-use crate::book::Section;
+use crate::book::{Bound, Section, Unit};
 use crate::measure::{CELLS, Latency, Random, random_read};
 use crate::text;
 use crate::traffic::{self, Shape};
@@ -129,6 +129,17 @@ fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>
             parse.p50() / hit.p50(),
             "a crawler has to parse before it can select",
         );
+        let size = text::size(sites);
+        let in_parses = hit.p50() / parse.p50();
+        section.goal(
+            &format!("`select(&Url)` in parses of the URL, {size} sites, p50"),
+            Unit::Times,
+            in_parses,
+            Bound::AtMost(2.0),
+        );
+        let what = format!("`select_many` of {}, {size} sites, each, p50", Selector::PREFETCHED);
+        section.goal(&what, Unit::Ns, at_once.p50(), Bound::AtMost(600.0));
+        section.figure("the parse of a URL by `url`, p50", Unit::Ns, parse.p50());
         section.limit(
             &format!("a decision, {} sites, p50", text::size(sites)),
             "`select`, just parsed",

@@ -16,7 +16,7 @@ use rusqlite::{Connection, params};
 use url::Url;
 
 use crate::Scale;
-use crate::book::Section;
+use crate::book::{Bound, Section, Unit};
 use crate::measure::{CELLS, Latency, Random};
 use crate::text;
 use crate::traffic::{self, Shape};
@@ -244,12 +244,8 @@ pub(crate) fn measure(scale: Scale) -> Section {
         section.duel(&what, "fetchwise", "SQLite, by steps", steps.p50() / ours.p50(), "");
         section.duel(&what, "fetchwise", "SQLite, joined", joined.p50() / ours.p50(), "");
         let ratio = steps.p50().min(joined.p50()) / ours.p50();
-        section.target(
-            &format!("`select` against the faster SQLite variant, URLs with {name}, p50"),
-            "at least 1000 times",
-            format!("{} times", text::times(ratio)),
-            ratio >= 1000.0,
-        );
+        let what = format!("`select` against the faster SQLite variant, URLs with {name}, p50");
+        section.goal(&what, Unit::Times, ratio, Bound::AtLeast(1000.0));
     }
     let head: Vec<&str> = ["URL", "design"].into_iter().chain(CELLS).chain(["mean", "decisions"]).collect();
     section.table(&head, rows);
@@ -260,11 +256,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
         text::ns(means[1]),
         text::ns(means[2])
     ));
-    section.target(
-        "`select` against the faster SQLite variant, over the mix of URLs, mean",
-        "at least 1000 times",
-        format!("{} times", text::times(ratio)),
-        ratio >= 1000.0,
-    );
+    let what = "`select` against the faster SQLite variant, over the mix of URLs, mean";
+    section.goal(what, Unit::Times, ratio, Bound::AtLeast(1000.0));
     section
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::response::Header;
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use url::Url;
@@ -58,6 +59,28 @@ fn ended(mut attempt: Attempt, site: usize, fetcher: usize) -> Attempt {
     attempt.duration_ms = 120 + (site % 100) as u64;
     let fails = fetcher == 0 && site.is_multiple_of(7);
     if fails { attempt.failed(ErrorKind::WrongTool) } else { attempt.delivered() }
+}
+
+/// Returns an attempt at a page whose URL has little in common with the others, with response headers: a crawl of many
+/// sites that keeps headers.
+pub(crate) fn diverse(n: usize, now: Timestamp) -> Attempt {
+    const SYLLABLES: [&str; 16] =
+        ["ba", "ren", "co", "dri", "el", "fos", "ga", "hum", "in", "jor", "ka", "lu", "mar", "net", "or", "pra"];
+    let mut random = Random(n as u64);
+    let mut word = |least: usize| -> String {
+        let count = least + random.below(2);
+        (0..count).map(|_| SYLLABLES[random.below(SYLLABLES.len())]).collect()
+    };
+    let (host, section, slug) = (word(3), word(2), [word(2), word(1), word(3)].join("-"));
+    let page = Random(!(n as u64)).next() >> 24;
+    let url = Url::parse(&format!("https://www.{host}.com/{section}/{slug}-{page:x}.html")).unwrap();
+    let at = Timestamp::from_millis(now.as_millis() - (n as i64) * 40);
+    let mut attempt = ended(Attempt::new(&url, FETCHERS[n % 2], at).unwrap(), n, n % 2);
+    attempt.response_headers = vec![Header::new("server", ["nginx", "cloudflare", "Apache"][n % 3])];
+    if n % 3 == 1 {
+        attempt.response_headers.push(Header::new("cf-ray", &format!("{page:x}-FRA")));
+    }
+    attempt
 }
 
 /// Returns attempts at sites in random order.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::Scale;
 use crate::book::{Block, Duel, Section};
 use crate::host::Host;
-use crate::{measure, plot, text};
+use crate::{history, host, measure, plot, text};
 
 const FRAME: &str = "<!-- Written by `make bench-report`. Do not edit: the next run overwrites it. -->
 
@@ -32,7 +32,9 @@ pub(crate) fn write(out: &Path, host: &Host, scale: Scale, sections: &[Section],
         page.push_str("\n**A quick run: it shows that the program runs, and nothing about speed.**\n");
     }
     let _ = writeln!(page, "\nThe run took {:.0} s.\n", took.as_secs_f64());
-    let facts = host.facts.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect::<Vec<_>>();
+    let at_end = ("load at the end", host::load());
+    let facts = host.facts.iter().chain(std::iter::once(&at_end));
+    let facts = facts.map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect::<Vec<_>>();
     table(&mut page, &["the machine", ""].map(str::to_owned), &facts);
     let (one, readings) = measure::clock();
     let _ = writeln!(
@@ -62,6 +64,7 @@ pub(crate) fn write(out: &Path, host: &Host, scale: Scale, sections: &[Section],
             }
         }
     }
+    page.push_str(&history::write(&plots, host, sections));
     std::fs::write(out.join("benchmarks.md"), page).unwrap();
 }
 
@@ -74,6 +77,13 @@ fn targets(page: &mut String, sections: &[Section]) {
         vec![target.what.clone(), target.limit.clone(), target.measured.clone(), verdict.to_owned()]
     };
     table(page, &["what", "target", "measured", ""].map(str::to_owned), &all.iter().map(row).collect::<Vec<_>>());
+    let missed: Vec<_> = all.iter().filter(|target| !target.met).collect();
+    if !missed.is_empty() {
+        page.push_str("\nMissed targets, and the measured value as a multiple of the target:\n\n");
+        for target in missed {
+            let _ = writeln!(page, "* {}: {} times ({})", target.what, text::times(target.factor), target.measured);
+        }
+    }
 }
 
 fn duels(page: &mut String, sections: &[Section]) {

@@ -15,7 +15,9 @@ use fetchwise_log::format::{
     frame_len, payload_crc, put_record,
 };
 use fetchwise_log::fuzzing::PlainBlocks;
-use fetchwise_log::{Damage, Durability, Log, LogOptions, ReadItem, Reader, Record, RecordRef};
+use fetchwise_log::{
+    CompactOptions, Damage, Durability, Log, LogOptions, Maintenance, ReadItem, Reader, Record, RecordRef,
+};
 use libfuzzer_sys::fuzz_target;
 use mem_fs::MemFs;
 
@@ -24,7 +26,8 @@ const DIR: &str = "/log";
 /// A written record: kind, schema, key, payload.
 type Written = (u16, u16, u64, Vec<u8>);
 
-/// A healthy log of several segments, written by two runs of the real writer.
+/// A healthy log of several segments, written by two runs of the real writer, which packs. The segments of the first run
+/// are packed by maintenance, too.
 struct Healthy {
     files: BTreeMap<PathBuf, Vec<u8>>,
     /// Its segments, oldest first.
@@ -38,15 +41,27 @@ static HEALTHY: LazyLock<Healthy> = LazyLock::new(|| {
     for run in 0..2_u64 {
         let (log, _) =
             Log::open_with(fs.clone(), Path::new(DIR), options()).expect("a log in an empty or healthy directory");
-        for i in 0..24_u64 {
-            let payload = vec![i as u8; (i as usize * 37) % 500];
+        for i in 0..48_u64 {
+            // Half of a payload can be packed.
+            let payload: Vec<u8> =
+                (0..(i as usize * 37) % 900).map(|at| if at % 2 == 0 { i as u8 } else { (at * at) as u8 }).collect();
             let (kind, schema, key_hash) = (1 + i as u16 % 4, 1, run * 1000 + i);
             let record = Record { kind, schema, key_hash, time_ms: i as i64, payload: &payload };
             let ticket = log.append(record).expect("an append to a healthy log");
-            log.wait(ticket).expect("a write to memory");
+            // Four records at once, so that they can be one batch.
+            if i % 4 == 3 {
+                log.wait(ticket).expect("a write to memory");
+            }
             records.insert(ticket.seq().expect("nothing is shed"), (kind, schema, key_hash, payload));
         }
         log.close().expect("closing a healthy log");
+        if run == 0 {
+            let maintenance = Maintenance::lock_with(fs.clone(), Path::new(DIR)).expect("nobody has the lock");
+            let mut options = CompactOptions::new(0, 0);
+            (options.max_jump, options.segment_bytes) = (None, 1);
+            options.blocks = Some(&PlainBlocks);
+            maintenance.compact(&options, &mut |_, _| true, &mut |_| {}).expect("a compaction of a healthy log");
+        }
     }
     let files = fs.contents();
     let segments: Vec<PathBuf> =
@@ -59,6 +74,8 @@ fn options() -> LogOptions {
     let mut options = LogOptions::default();
     options.durability = Durability::Sync;
     options.segment_bytes = 8 << 10;
+    options.blocks = Some(&PlainBlocks);
+    options.pack_from = 2;
     options
 }
 

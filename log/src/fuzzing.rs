@@ -26,7 +26,7 @@ pub struct PlainBlocks;
 pub const UNPACKABLE: u16 = 0xffff;
 
 impl BlockFormat for PlainBlocks {
-    fn pack(&self, records: &[RecordRef<'_>]) -> Option<PackedBlock> {
+    fn pack(&self, records: &[RecordRef<'_>], _: &[usize]) -> Option<PackedBlock> {
         let mut packed = PackedBlock { schema: 1, ..PackedBlock::default() };
         for record in records {
             packed.hot.extend_from_slice(&(record.payload.len() as u32).to_le_bytes());

@@ -275,6 +275,15 @@ impl Evidence {
         self.entries.reserve(keys, &self.guard());
     }
 
+    /// As [`reserve`](Self::reserve), for a total of `keys`, as far as the limit allows.
+    #[cfg(feature = "journal")]
+    pub(crate) fn reserve_up_to(&self, keys: usize) {
+        let keys = self.key_limit.max().map_or(keys, |max| keys.min(max));
+        if let Some(more) = keys.checked_sub(self.keys()).filter(|more| *more > 0) {
+            self.reserve(more);
+        }
+    }
+
     /// Returns the version of the evidence that all hosts share: flags, depths, suffixes, hints and the evidence of all
     /// attempts, but not user-defined types. Read it before that evidence.
     #[inline]

@@ -26,6 +26,7 @@ use super::snapshot::{self, SnapshotContents};
 use crate::evidence::evidence_image::EvidenceImage;
 use crate::evidence::{Evidence, Observation, SignalObservation};
 use crate::journal::entry_groups::{GroupTotals, decode_group, encode_group};
+use crate::journal::key_estimate::KeyEstimate;
 use crate::journal::outcome_counts::OutcomeCounts;
 use crate::journal::recovery_point::FoldStart;
 use crate::journal::tombstones::TombstoneSet;
@@ -35,6 +36,9 @@ use fetchwise_types::time::Timestamp;
 
 /// Largest number of threads of a fold. With more, the single thread that reads and checks is the bottleneck.
 const MAX_THREADS: usize = 8;
+
+/// Bytes of an attempt in a segment, roughly.
+const USUAL_BYTES: u64 = 400;
 
 /// Number of attempts of a block whose sites are prefetched together.
 const AHEAD: usize = 16;
@@ -258,7 +262,9 @@ impl Fold {
         if reader.floor_seq() > self.covers_seq && !self.is_past {
             return Err(LogError::Replaced { file: dir.to_owned() }.into());
         }
-        let turn = Turn { selector, upto, now, throttle };
+        let records = records_up_to(&reader, upto).saturating_sub(self.covers_seq);
+        let estimate = KeyEstimate::new(self.covers_seq + 1, records, selector.key_count());
+        let turn = Turn { selector, upto, now, throttle, estimate };
         let take = |shard: &mut Shard, seq: u64, record: RecordRef<'_>| {
             if turn.wants(shard, seq) {
                 shard.last_seq = seq;
@@ -424,11 +430,19 @@ struct Turn<'f> {
     upto: u64,
     now: Timestamp,
     throttle: Option<&'f Throttle>,
+    estimate: KeyEstimate,
 }
 
 impl Turn<'_> {
-    /// Returns whether to fold a record. Rests if the throttle requires it.
-    fn wants(&self, shard: &Shard, seq: u64) -> bool {
+    /// Returns whether to fold a record. Rests if the throttle requires it, and makes room for the keys to come.
+    fn wants(&self, shard: &mut Shard, seq: u64) -> bool {
+        let uncounted = shard.attempts - shard.counted;
+        if uncounted >= KeyEstimate::STEP {
+            shard.counted = shard.attempts;
+            if let Some(keys) = self.estimate.count(uncounted, seq, || self.selector.key_count()) {
+                self.selector.reserve_keys(keys);
+            }
+        }
         if seq.is_multiple_of(256) && self.throttle.is_some_and(|throttle| !throttle.checkpoint()) {
             return false;
         }
@@ -488,6 +502,8 @@ struct Shard {
     last_seq: u64,
     newest: Timestamp,
     attempts: u64,
+    /// Number of attempts that the estimate of keys knows of.
+    counted: u64,
     outcome_counts: OutcomeCounts,
     entries: u64,
     fetchers: BTreeSet<String>,
@@ -509,6 +525,7 @@ impl Shard {
             last_seq: 0,
             newest: Timestamp::default(),
             attempts: 0,
+            counted: 0,
             outcome_counts: OutcomeCounts::default(),
             entries: 0,
             fetchers: BTreeSet::new(),
@@ -602,6 +619,23 @@ impl Shard {
         }
         Ok(())
     }
+}
+
+/// Returns about how many records a log has up to `upto`. The last segment may be growing: it is taken to be like the
+/// others, or to have records of the usual size.
+fn records_up_to(reader: &Reader, upto: u64) -> u64 {
+    let (mut records, mut bytes, mut last) = (0, 0, 0);
+    for segment in reader.segments() {
+        last = match segment.next_seq {
+            Some(next) => {
+                (records, bytes) = (records + next.saturating_sub(segment.first_seq), bytes + segment.bytes);
+                next
+            }
+            None if records > 0 => segment.first_seq + (segment.bytes as f64 * records as f64 / bytes as f64) as u64,
+            None => segment.first_seq + segment.bytes / USUAL_BYTES,
+        };
+    }
+    last.saturating_sub(1).min(upto)
 }
 
 /// Adds a fetcher's name to `names`. It is called for each attempt, and reports can bring any number of names.

@@ -46,6 +46,7 @@ mod follow;
 pub mod fuzzing;
 #[cfg(feature = "json")]
 mod import;
+mod key_estimate;
 mod load;
 pub mod maintenance;
 mod outcome_counts;

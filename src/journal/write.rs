@@ -42,6 +42,7 @@ impl Default for JournalOptions {
         let mut log = LogOptions::default();
         log.fingerprint = schema::fingerprint();
         log.accepts = schema::readable();
+        log.blocks = Some(&schema::BLOCKS);
         Self { log }
     }
 }
@@ -81,6 +82,15 @@ impl JournalOptions {
     #[must_use]
     pub fn check(mut self, check: OpenCheck) -> Self {
         self.log.check = check;
+        self
+    }
+
+    /// Sets whether entries that are written together are packed into columns, which take a fraction of the space. By
+    /// default they are, from 256 entries on. Releases that cannot read columns refuse the segments of a journal that
+    /// packs.
+    #[must_use]
+    pub fn pack(mut self, packs: bool) -> Self {
+        self.log.blocks = if packs { Some(&schema::BLOCKS) } else { None };
         self
     }
 

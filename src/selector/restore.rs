@@ -61,6 +61,11 @@ impl Selector {
         self.evidence.touch(hashes);
     }
 
+    /// Makes room for that many keys in one step.
+    pub(crate) fn reserve_keys(&self, keys: usize) {
+        self.evidence.reserve_up_to(keys);
+    }
+
     /// Returns empty evidence for what domains share, for one of several threads that learn at once.
     pub(crate) fn empty_shared_evidence(&self) -> Evidence {
         self.evidence.empty_like()

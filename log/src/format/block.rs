@@ -22,14 +22,17 @@ const MAX_BLOCK_RECORDS: usize = 65_536;
 const CODEC_NONE: u16 = 0;
 /// The cold part is one LZ4 block without a length in front.
 const CODEC_LZ4: u16 = 1;
+/// The second try stores the records whole that came back different from the first.
+const PACK_TRIES: usize = 2;
 
 /// The layout in which an application packs its records into blocks.
 ///
 /// A block has two parts: *hot* bytes, which start at an address divisible by 16 and are read in place, and *cold*
 /// bytes, which the log compresses.
 pub trait BlockFormat: Debug + Send + Sync {
-    /// Packs records, in order. `None` if they cannot be packed; they stay records then.
-    fn pack(&self, records: &[RecordRef<'_>]) -> Option<PackedBlock>;
+    /// Packs records, in order. Those at the places `whole`, counted from 0, came back different from an earlier try and
+    /// must be stored as they are. `None` if the records cannot be packed; they stay records then.
+    fn pack(&self, records: &[RecordRef<'_>], whole: &[usize]) -> Option<PackedBlock>;
 
     /// Calls `f` with the records of a block, in order and equal in every byte to those that were packed.
     ///
@@ -188,21 +191,61 @@ impl BlockHead {
 /// numbers. `None` if they cannot be packed, would not come back equal, or need no less space.
 pub fn pack_block(format: &dyn BlockFormat, unpacked: &[u8], seqs: &[u64]) -> Option<Vec<u8>> {
     let records: Vec<RecordRef<'_>> = Records::new(unpacked).collect();
-    let (Some(first), true) = (seqs.first(), records.len() == seqs.len()) else { return None };
-    let packed = format.pack(&records)?;
+    if records.len() != seqs.len() {
+        return None;
+    }
+    let mut whole = Vec::new();
+    for _ in 0..PACK_TRIES {
+        let payload = encode_block(&format.pack(&records, &whole)?, seqs, unpacked.len())?;
+        // What a reader would get. A record that came back different would be lost.
+        let different = different_records(format, &payload, seqs, &records)?;
+        if different.is_empty() {
+            return Some(payload);
+        }
+        whole.extend(different);
+    }
+    None
+}
+
+/// Returns the places of the records that a reader of the block would get different; `None` if it would refuse the block.
+fn different_records(
+    format: &dyn BlockFormat,
+    payload: &[u8],
+    seqs: &[u64],
+    records: &[RecordRef<'_>],
+) -> Option<Vec<usize>> {
+    let aligned = AlignedBuf::copy_of(payload);
+    let (mut different, mut at) = (Vec::new(), 0);
+    BlockHead::decode(aligned.bytes(), span_of_seqs(seqs)?)?
+        .unpack(aligned.bytes(), format, &mut |record| {
+            if records.get(at) != Some(&record) {
+                different.push(at);
+            }
+            at += 1;
+        })
+        .ok()?;
+    (at == records.len()).then_some(different)
+}
+
+fn span_of_seqs(seqs: &[u64]) -> Option<u32> {
+    u32::try_from(seqs.last()? - seqs.first()? + 1).ok()
+}
+
+/// Returns the payload of a block; `None` if it is too long, or not shorter than the records.
+fn encode_block(packed: &PackedBlock, seqs: &[u64], unpacked_len: usize) -> Option<Vec<u8>> {
     let mut cold = lz4_flex::block::compress(&packed.cold);
     let mut codec = CODEC_LZ4;
     if cold.len() >= packed.cold.len() {
         (cold, codec) = (packed.cold.clone(), CODEC_NONE);
     }
     let gaps = encode_gaps(seqs);
-    let lens = [packed.hot.len(), cold.len(), packed.cold.len(), gaps.len(), unpacked.len()];
+    let lens = [packed.hot.len(), cold.len(), packed.cold.len(), gaps.len(), unpacked_len];
     if lens.iter().any(|&len| len > MAX_PAYLOAD_LEN) {
         return None;
     }
     let mut payload = vec![0; BLOCK_HEAD_LEN];
     let mut w = FieldWriter { bytes: &mut payload, at: 0 };
-    w.put(&packed.schema.to_le_bytes()).put(&codec.to_le_bytes()).u32(records.len() as u32);
+    w.put(&packed.schema.to_le_bytes()).put(&codec.to_le_bytes()).u32(seqs.len() as u32);
     for len in lens {
         w.u32(len as u32);
     }
@@ -210,13 +253,7 @@ pub fn pack_block(format: &dyn BlockFormat, unpacked: &[u8], seqs: &[u64]) -> Op
     payload.resize(payload.len().next_multiple_of(16), 0);
     payload.extend_from_slice(&cold);
     payload.extend_from_slice(&gaps);
-    let span = u32::try_from(seqs.last()? - first + 1).ok()?;
-    let head = BlockHead::decode(&payload, span).filter(|_| payload.len() < unpacked.len())?;
-    // What a reader would get. A record that came back different would be lost.
-    let aligned = AlignedBuf::copy_of(&payload);
-    let mut back = AlignedBuf::default();
-    unpack_block(&head, aligned.bytes(), format, &mut back).ok()?;
-    (back.bytes() == unpacked).then_some(payload)
+    (payload.len() < unpacked_len).then_some(payload)
 }
 
 /// Unpacks a block into the payload of a frame of records.

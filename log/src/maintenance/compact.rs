@@ -51,8 +51,11 @@ pub struct CompactOptions {
     pub suppose_covered: u64,
     /// A dry run assumes that the last segment is sealed, as it is once a writer begins a new one.
     pub suppose_sealed: bool,
-    /// The layout of packed records. Segments that are not packed are rewritten so, and packed ones can be read.
+    /// The layout of packed records. With it, packed segments can be read.
     pub blocks: Option<&'static dyn BlockFormat>,
+    /// With a layout, segments that maintenance has not packed yet are rewritten so. Otherwise they hold records, and only
+    /// those that are packed stay so.
+    pub pack: bool,
     /// The throttle, which can stop the compaction with [`Error::Stopped`].
     pub throttle: Option<Arc<Throttle>>,
 }
@@ -70,6 +73,7 @@ impl CompactOptions {
             suppose_covered: 0,
             suppose_sealed: false,
             blocks: None,
+            pack: true,
             throttle: None,
         }
     }
@@ -343,7 +347,8 @@ impl<'a> Compaction<'a> {
                 let alike = sealed[run.segments.start].file.header.fingerprint == segment.file.header.fingerprint;
                 alike && run.open && run.bytes + count.kept_bytes <= self.options.segment_bytes
             });
-            let packs = self.options.blocks.is_some() && !segment.file.header.has_blocks();
+            // A writer packs some of its batches; maintenance packs everything, once.
+            let packs = self.options.blocks.is_some() && self.options.pack && !is_packed(segment);
             let open = drops || small || packs;
             match runs.last_mut() {
                 Some(run) if joins && open => {
@@ -448,7 +453,7 @@ impl<'a> Compaction<'a> {
             prev: first.file.header.prev,
             fingerprint: first.file.header.fingerprint,
             alias: Ok(alias_of(last)),
-            blocks: self.options.blocks,
+            blocks: self.options.blocks.filter(|_| self.options.pack || segments.iter().any(is_packed)),
         };
         let mut builder = Builder::create(self.fs, self.dir, &identity)?;
         for segment in segments {
@@ -479,6 +484,11 @@ struct Run {
     changes: bool,
     /// Whether more may join.
     open: bool,
+}
+
+/// Whether maintenance has packed a segment.
+fn is_packed(segment: &ChainSegment) -> bool {
+    segment.file.header.is_rewritten() && segment.file.header.has_blocks()
 }
 
 /// What the successor's link says of a segment.

@@ -20,7 +20,7 @@ use super::recover::{Plan, Recovery, recover};
 use super::shared::{Message, Metrics, Queued, Shared};
 use super::worker::Worker;
 use crate::error::{AppendError, Error, Lost, WaitError};
-use crate::format::{MAX_RECORD_LEN, record_len};
+use crate::format::{BlockFormat, MAX_RECORD_LEN, record_len};
 use crate::fs::{Fs, RealFs};
 use crate::read::reader::Reader;
 use crate::write::ack_future::Acknowledgement;
@@ -69,6 +69,7 @@ pub struct Log {
     fs: Arc<dyn Fs>,
     durability: Durability,
     on_full: OnFull,
+    blocks: Option<&'static dyn BlockFormat>,
 }
 
 impl Log {
@@ -97,6 +98,8 @@ impl Log {
             segment_bytes: options.segment_bytes.max(crate::format::HEADER_LEN as u64 * 2),
             check: options.check,
             begin_segment: options.begin_segment,
+            blocks: options.blocks,
+            pack_from: options.pack_from,
         };
         let (writer, recovery) = recover(&plan)?;
         crate::directory::reserve::keep(&*fs, dir);
@@ -116,6 +119,7 @@ impl Log {
             fs,
             durability: options.durability,
             on_full: options.on_full,
+            blocks: options.blocks,
         };
         Ok((log, recovery))
     }
@@ -278,7 +282,11 @@ impl Log {
 
     /// Returns a reader of this log: it sees all flushed records, and perhaps more.
     pub fn reader(&self) -> Result<Reader, Error> {
-        Reader::open_with(self.fs.clone(), &self.dir)
+        let reader = Reader::open_with(self.fs.clone(), &self.dir)?;
+        Ok(match self.blocks {
+            Some(format) => reader.with_blocks(format),
+            None => reader,
+        })
     }
 
     /// Writes and syncs everything, seals the segment, and ends the writer thread. Blocks for that long.

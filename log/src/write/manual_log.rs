@@ -39,6 +39,8 @@ impl ManualLog {
             segment_bytes: options.segment_bytes.max(HEADER_LEN as u64 * 2),
             check: options.check,
             begin_segment: options.begin_segment,
+            blocks: options.blocks,
+            pack_from: options.pack_from,
         };
         let (writer, recovery) = recover(&plan)?;
         Ok((Self { writer, next_seq: recovery.next_seq, batch: None, _lock: lock }, recovery))

@@ -9,9 +9,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::error::UnknownName;
+use crate::format::BlockFormat;
 
 /// The default size at which a segment is full, in bytes.
 pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
+
+/// The default number of records from which on a batch is packed.
+const DEFAULT_PACK_FROM: u32 = 256;
 
 /// The meaning of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +147,12 @@ pub struct LogOptions {
     pub check: OpenCheck,
     /// Begin a new segment now instead of with the first record, so that all earlier records can be compacted.
     pub begin_segment: bool,
+    /// The layout in which the writer packs a batch of at least [`pack_from`](Self::pack_from) records into one block.
+    /// Releases that do not know blocks refuse the segments of such a writer. `None` writes records only.
+    pub blocks: Option<&'static dyn BlockFormat>,
+    /// The number of records from which on a batch is packed. A batch is what has been gathered when a frame is written;
+    /// it is acknowledged as one.
+    pub pack_from: u32,
 }
 
 impl Default for LogOptions {
@@ -158,6 +168,8 @@ impl Default for LogOptions {
             accepts: Vec::new(),
             check: OpenCheck::default(),
             begin_segment: false,
+            blocks: None,
+            pack_from: DEFAULT_PACK_FROM,
         }
     }
 }

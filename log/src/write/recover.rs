@@ -15,7 +15,7 @@ use super::options::OpenCheck;
 use super::writer::{Setup, Writer, new_store};
 use crate::directory::manifest::SEGMENTS;
 use crate::error::{Damage, Error, TornTail};
-use crate::format::{FrameKind, HEADER_LEN, Link};
+use crate::format::{BlockFormat, FrameKind, HEADER_LEN, Link};
 use crate::fs::Fs;
 use crate::read::catalog::Catalog;
 use crate::read::chain::ChainSegment;
@@ -55,6 +55,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) segment_bytes: u64,
     pub(crate) check: OpenCheck,
     pub(crate) begin_segment: bool,
+    pub(crate) blocks: Option<&'static dyn BlockFormat>,
+    pub(crate) pack_from: u32,
 }
 
 /// How often a compaction may take files away under us.
@@ -87,8 +89,8 @@ fn try_recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
         ..Recovery::default()
     };
     let tail = check_content(fs, plan, &catalog, &mut recovery)?;
-    recovery.rewritten = tail.rest.iter().map(|b| u64::from(b.count)).sum();
-    recovery.next_seq = tail.durable.last_seq + 1 + recovery.rewritten;
+    recovery.rewritten = tail.rest.iter().map(Batch::records).sum();
+    recovery.next_seq = tail.rest.last().map_or(tail.durable.last_seq + 1, Batch::next_seq);
     let last_file = catalog.chain.last().map_or(SEGMENTS, |s| &s.file.name);
     if let Some(lost) = catalog.lost_behind(last_file, recovery.next_seq - 1) {
         return Err(Error::Corrupt { dir: plan.dir.to_owned(), damage: vec![lost] });
@@ -109,6 +111,8 @@ fn try_recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
         manifest_generation: catalog.segments.map_or(0, |m| m.generation),
         durable_seq: tail.durable.last_seq,
         here_since: recovery.next_seq,
+        blocks: plan.blocks,
+        pack_from: plan.pack_from,
     });
     remove_unfinished(fs, plan.dir, &catalog);
     // A last segment without records serves as the new one.
@@ -191,8 +195,8 @@ fn find_tail(fs: &dyn Fs, dir: &Path, segment: &ChainSegment, report: &SegmentRe
         let mut rest = Vec::new();
         while scanner.offset < report.end.valid_len {
             let Step::Frame(frame) = scanner.step()? else { break };
-            if durable.is_some() && frame.kind == FrameKind::Records {
-                rest.push(Batch::from_frame(&frame, scanner.payload()?));
+            if durable.is_some() && matches!(frame.kind, FrameKind::Records | FrameKind::Block) {
+                rest.push(Batch::from_frame(&frame, scanner.in_frame, scanner.payload()?));
             } else if scanner.offset == report.proven {
                 durable = Some(scanner.link());
             }

@@ -103,8 +103,8 @@ impl Active {
         written?;
         let digest = next_digest(self.written.digest, &raw);
         self.written = Point { offset: offset + header.frame_len(), next_seq: batch.next_seq(), digest };
-        self.records += u64::from(batch.count);
-        if kind == FrameKind::Records {
+        self.records += batch.records();
+        if matches!(kind, FrameKind::Records | FrameKind::Block) {
             self.min_time = self.min_time.min(batch.min_time);
             self.max_time = self.max_time.max(batch.max_time);
         }

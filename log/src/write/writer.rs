@@ -4,7 +4,8 @@
 //! Owns: the active segment and the frames that are not durable yet.
 //!
 //! Invariants: a frame stays in memory until a sync after its write has succeeded; nothing is written or synced again
-//! on a descriptor that has failed once; `durable` never runs ahead of the disk.
+//! on a descriptor that has failed once; `durable` never runs ahead of the disk. A segment whose frames may be blocks
+//! says so from its first byte on.
 //!
 //! Must not know: queues, waiters, durability levels.
 
@@ -17,7 +18,10 @@ use super::batch::Batch;
 use super::segment::{Active, Point};
 use crate::directory::manifest::{SEGMENTS, SegmentsManifest, publish};
 use crate::error::Error;
-use crate::format::{FrameKind, HEADER_LEN, Link, MINOR, Seal, SegmentHeader, TIME_UNKNOWN, frame_len, segment_name};
+use crate::format::{
+    BlockFormat, FrameKind, HEADER_LEN, INCOMPAT_BLOCKS, Link, MINOR, Seal, SegmentHeader, TIME_UNKNOWN, frame_len,
+    segment_name,
+};
 use crate::fs::{Fs, SyncSite, sync, write_all_at};
 use crate::write::directory_lock::StoreIdentity;
 
@@ -38,6 +42,10 @@ pub(crate) struct Setup {
     pub(crate) durable_seq: u64,
     /// The first sequence number that this process has written to the directory as it is now.
     pub(crate) here_since: u64,
+    /// The layout to pack batches in.
+    pub(crate) blocks: Option<&'static dyn BlockFormat>,
+    /// How many records a batch has at least that is packed.
+    pub(crate) pack_from: u32,
 }
 
 /// The counts of the writer.
@@ -95,8 +103,15 @@ impl Writer {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Takes a batch; [`pump`](Self::pump) writes it.
-    pub(crate) fn push(&mut self, batch: Batch) {
+    /// Takes a batch, and packs it if it has enough records; [`pump`](Self::pump) writes it.
+    pub(crate) fn push(&mut self, mut batch: Batch) {
+        if let Some(format) = self.setup.blocks
+            && batch.kind == FrameKind::Records
+            && batch.count >= self.setup.pack_from
+            && let Some(unused) = batch.pack(format)
+        {
+            self.keep_spare(unused);
+        }
         self.retained_bytes += batch.bytes.len();
         self.retained.push_back(batch);
     }
@@ -315,7 +330,7 @@ impl Writer {
             self.counts.failures += 1;
             return Err(e);
         }
-        if let Err(e) = active.write(batch, FrameKind::Records, durable_off) {
+        if let Err(e) = active.write(batch, batch.kind, durable_off) {
             self.counts.failures += 1;
             self.broken = true;
             return Err(e);
@@ -364,13 +379,18 @@ impl Writer {
 
     /// Forgets the first `n` retained frames: they are durable.
     fn release(&mut self, n: usize) {
-        for batch in self.retained.drain(..n) {
+        for _ in 0..n {
+            let Some(batch) = self.retained.pop_front() else { break };
             self.retained_bytes -= batch.bytes.len();
-            if self.spare.len() < 4 && batch.bytes.capacity() <= 2 << 20 {
-                self.spare.push(batch.bytes);
-            }
+            self.keep_spare(batch.bytes);
         }
         self.written = 0;
+    }
+
+    fn keep_spare(&mut self, memory: Vec<u8>) {
+        if self.spare.len() < 4 && memory.capacity() <= 2 << 20 {
+            self.spare.push(memory);
+        }
     }
 
     /// Leaves a failed segment behind and goes on in a new one that holds every frame not known durable.
@@ -398,6 +418,8 @@ impl Writer {
         self.setup.next_number =
             number.checked_add(1).ok_or_else(|| Error::Invalid("no segment numbers are left".into()))?;
         let born_len = self.retained.iter().map(|b| frame_len(b.payload_len())).sum::<u64>() + HEADER_LEN as u64;
+        // A recovered block is kept by a writer that packs nothing, too.
+        let has_blocks = self.setup.blocks.is_some() || self.retained.iter().any(|b| b.kind == FrameKind::Block);
         let fs = self.setup.fs.clone();
         let header = SegmentHeader {
             minor: MINOR,
@@ -412,7 +434,7 @@ impl Writer {
             prev: self.setup.prev,
             fingerprint: self.setup.fingerprint,
             compat: 0,
-            incompat: 0,
+            incompat: if has_blocks { INCOMPAT_BLOCKS } else { 0 },
             born_len,
             alias: Link::default(),
         };
@@ -466,7 +488,7 @@ impl Writer {
             // The file gets its name only when all of it is durable. So each frame may say that everything before it is
             // durable.
             let durable_off = active.written.offset;
-            active.write_raw(batch, FrameKind::Records, durable_off)?;
+            active.write_raw(batch, batch.kind, durable_off)?;
             self.counts.frames += 1;
         }
         self.counts.bytes += active.written.offset;

@@ -35,7 +35,10 @@ pub(crate) fn report(row: &str, what: &str, tried: u64, lost: u64, wrong: u64) {
 
 pub(crate) fn options() -> LogOptions {
     let mut options = LogOptions::default();
-    options.segment_bytes = 10 << 10;
+    options.segment_bytes = 8 << 10;
+    // Most batches of the suite have one to three records.
+    options.blocks = Some(&PlainBlocks);
+    options.pack_from = 2;
     options
 }
 

@@ -53,7 +53,12 @@ fn victim(ending: Ending, seed: u64) -> Victim {
     let mut oracle = Oracle::default();
     let mut rng = Rng::new(seed);
     for session in 0..3 {
-        let (mut log, _) = ManualLog::open(Arc::new(fs.clone()), Path::new(DIR), &options()).unwrap();
+        let mut options = options();
+        if ending == Ending::Merged {
+            // A log of records only.
+            options.blocks = None;
+        }
+        let (mut log, _) = ManualLog::open(Arc::new(fs.clone()), Path::new(DIR), &options).unwrap();
         for step in 0..6 {
             for _ in 0..2 {
                 oracle.append(&mut log, &mut rng);
@@ -77,10 +82,12 @@ fn victim(ending: Ending, seed: u64) -> Victim {
     let fs = fs.crash(Survival::All, &mut rng);
     let last = last_segment(&fs);
     let (frames, born_len) = frames_of(&fs.read(&last).unwrap());
-    if ending == Ending::Packed {
-        let segment = fs.files().into_iter().find(|f| f.extension().is_some_and(|e| e == "fwl")).unwrap();
-        let (frames, _) = frames_of(&fs.read(&segment).unwrap());
-        assert!(frames.iter().any(|(_, frame)| frame.kind == FrameKind::Block), "nothing was packed");
+    // By the writer, and by the compaction of the sealed segments.
+    let first = fs.files().into_iter().find(|f| f.extension().is_some_and(|e| e == "fwl")).unwrap();
+    for segment in [&first, &last] {
+        let (frames, _) = frames_of(&fs.read(segment).unwrap());
+        let has_blocks = frames.iter().any(|(_, frame)| frame.kind == FrameKind::Block);
+        assert_eq!(has_blocks, ending != Ending::Merged, "{ending:?}, {}", segment.display());
     }
     Victim { fs, oracle, ending, last, frames, born_len }
 }

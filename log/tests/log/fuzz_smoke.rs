@@ -6,8 +6,11 @@ use std::sync::Arc;
 
 use crate::common::{DIR, Oracle, options, report, scaled};
 use fetchwise_log::ManualLog;
+use fetchwise_log::format::{AlignedBuf, BlockHead, Records, unpack_block};
 use fetchwise_log::fs::sim::{Rng, SimFs};
-use fetchwise_log::fuzzing::{decode_frames, decode_manifests, decode_records, decode_segment, decode_snapshot};
+use fetchwise_log::fuzzing::{
+    PlainBlocks, decode_block, decode_frames, decode_manifests, decode_records, decode_segment, decode_snapshot,
+};
 
 fn real_segment() -> Vec<u8> {
     let fs = SimFs::new(1);
@@ -44,6 +47,24 @@ fn no_bytes_make_a_decoder_panic_or_hang() {
         decode_frames(&body);
     }
     report("12", "decoders on random bytes and on real frames with changed fields", rounds * 6, 0, 0);
+}
+
+/// The seed with which the fuzz target `log_decode` begins to change blocks.
+#[test]
+fn the_seeds_of_blocks_are_blocks() {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/log_decode");
+    let bare = std::fs::read(seeds.join("block.bin")).unwrap();
+    assert_eq!(bare[0], 0, "the mode for bare bytes");
+    decode_block(&bare[1..]);
+    let head = BlockHead::decode(&bare[1..], 6).unwrap();
+    let aligned = AlignedBuf::copy_of(&bare[1..]);
+    let mut out = AlignedBuf::default();
+    unpack_block(&head, aligned.bytes(), &PlainBlocks, &mut out).unwrap();
+    assert_eq!(Records::new(out.bytes()).count(), 6);
+    // The same as a frame: mode, born_len, epoch, shape of the frame, length, payload, numbers that it spans.
+    let forged = std::fs::read(seeds.join("block-frame.bin")).unwrap();
+    let [1, _, 1, 32, len, payload @ .., 6] = &forged[..] else { panic!("{forged:?}") };
+    assert_eq!((usize::from(*len), payload), (payload.len(), &bare[1..]));
 }
 
 #[test]

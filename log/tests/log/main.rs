@@ -12,6 +12,7 @@ mod imports;
 mod losses;
 mod maintenance;
 mod model;
+mod packing;
 mod process;
 #[cfg(unix)]
 mod real_disk;

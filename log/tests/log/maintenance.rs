@@ -521,6 +521,9 @@ fn compaction_runs_during_a_writer_and_readers() {
     options.durability = Durability::Os;
     options.segment_bytes = 64 << 10;
     options.on_full = OnFull::Block;
+    // The writer packs some batches, and maintenance packs what it keeps.
+    options.blocks = Some(&PlainBlocks);
+    options.pack_from = 20;
     let (log, _) = Log::open(tmp.path(), options).unwrap();
     let stop = AtomicBool::new(false);
     let append = |seq: u64| {
@@ -549,7 +552,7 @@ fn compaction_runs_during_a_writer_and_readers() {
             let mut passes = 0;
             while !stop.load(Ordering::SeqCst) {
                 let mut previous = 0;
-                match Reader::open(tmp.path()).unwrap().for_each(|seq, r| {
+                match Reader::open(tmp.path()).unwrap().with_blocks(&PlainBlocks).for_each(|seq, r| {
                     assert_eq!(r.payload[..8], seq.to_le_bytes());
                     assert!(seq > previous);
                     previous = seq;
@@ -570,6 +573,7 @@ fn compaction_runs_during_a_writer_and_readers() {
             let mut options = CompactOptions::new(500 * round, 0);
             options.max_jump = None;
             options.small_bytes = 32 << 10;
+            options.blocks = Some(&PlainBlocks);
             let done = maintenance.compact(&options, &mut |seq, _| seq % 10 == 0, &mut |_| {}).unwrap();
             floor = done.floor_seq;
             std::thread::sleep(std::time::Duration::from_millis(20));
@@ -581,7 +585,8 @@ fn compaction_runs_during_a_writer_and_readers() {
     log.close().unwrap();
     assert!(floor > 0);
     let mut seen = Vec::new();
-    let summary = Reader::open(tmp.path()).unwrap().for_each(|seq, _| seen.push(seq)).unwrap();
+    let reader = Reader::open(tmp.path()).unwrap().with_blocks(&PlainBlocks);
+    let summary = reader.for_each(|seq, _| seen.push(seq)).unwrap();
     assert_eq!(summary.damage, []);
     for seq in 1..=last {
         assert!((seq <= floor && seq % 10 != 0) || seen.binary_search(&seq).is_ok(), "record {seq} of {last} is gone");

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::common::{DIR, dir, options, report, scaled};
 use fetchwise_log::fs::sim::{Fault, Rng, SimFs, Survival};
+use fetchwise_log::fuzzing::PlainBlocks;
 use fetchwise_log::{
     CompactOptions, Maintenance, ManualLog, Reader, Record, Section, SnapshotMeta, load_snapshot_with, verify_with,
 };
@@ -22,7 +23,8 @@ enum Op {
     Close,
     Drop,
     Snapshot(u8),
-    Compact(u8, u8),
+    /// The part of the durable records that may go, every how many of them stay, and whether the rest is packed.
+    Compact(u8, u8, bool),
     Fault(u8, u8),
     Crash(u8, u8),
     OpenCheck,
@@ -38,7 +40,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::Close),
         1 => Just(Op::Drop),
         1 => any::<u8>().prop_map(Op::Snapshot),
-        2 => (any::<u8>(), 1u8..6).prop_map(|(floor, every)| Op::Compact(floor, every)),
+        2 => (any::<u8>(), 1u8..6, any::<bool>()).prop_map(|(floor, every, packs)| Op::Compact(floor, every, packs)),
         1 => (0u8..40, 0u8..4).prop_map(|(after, fault)| Op::Fault(after, fault)),
         1 => (0u8..5, any::<u8>()).prop_map(|(survival, seed)| Op::Crash(survival, seed)),
         1 => Just(Op::OpenCheck),
@@ -130,12 +132,14 @@ impl Model {
                     self.snapshots.push(covers_seq);
                 }
             }
-            Op::Compact(share, every) => {
+            Op::Compact(share, every, packs) => {
                 let floor = self.durable * u64::from(*share) / 255;
                 let mut options = CompactOptions::new(floor, 0);
                 options.max_jump = None;
                 options.small_bytes = 5000;
                 options.segment_bytes = 20_000;
+                options.blocks = Some(&PlainBlocks);
+                options.pack = *packs;
                 let drops = |seq: u64| !seq.is_multiple_of(u64::from(*every));
                 self.droppable.extend((1..=floor).filter(|seq| drops(*seq)).map(|seq| (seq, ())));
                 if let Ok(maintenance) = Maintenance::lock_with(self.arc(), &dir()) {
@@ -164,7 +168,7 @@ impl Model {
     fn check(&mut self) {
         self.fs.clear_faults();
         let mut seen = BTreeMap::new();
-        let reader = Reader::open_with(self.arc(), &dir()).unwrap();
+        let reader = Reader::open_with(self.arc(), &dir()).unwrap().with_blocks(&PlainBlocks);
         let summary = reader.for_each(|seq, r| assert!(seen.insert(seq, r.payload.to_vec()).is_none())).unwrap();
         assert_eq!(summary.damage, []);
         for (seq, payload) in &seen {

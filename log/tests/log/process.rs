@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use crate::common::{dir, report, scaled};
 use crate::losses;
 use fetchwise_log::fs::sim::{Disk, Rng, SimFs, Survival};
+use fetchwise_log::fuzzing::PlainBlocks;
 use fetchwise_log::{
     AppendError, Durability, Error, Health, Log, LogOptions, Lost, Maintenance, OnFull, Reader, Record, Section,
     SnapshotMeta, WaitError, load_snapshot_with,
@@ -21,6 +22,8 @@ fn options(durability: Durability) -> LogOptions {
     let mut options = LogOptions::default();
     options.durability = durability;
     options.segment_bytes = 256 << 10;
+    options.blocks = Some(&PlainBlocks);
+    options.pack_from = 8;
     options
 }
 
@@ -115,6 +118,7 @@ fn a_killed_process_loses_no_acknowledged_record() {
             let mut seen = HashMap::new();
             let summary = Reader::open(tmp.path())
                 .unwrap()
+                .with_blocks(&PlainBlocks)
                 .for_each(|seq, r| {
                     assert_eq!(seq, next, "a hole");
                     next += 1;
@@ -181,7 +185,8 @@ fn a_directory_has_one_writer_across_threads_and_processes() {
         }
     });
     let opened = opened.into_inner();
-    assert_eq!(Reader::open(path).unwrap().for_each(|_, _| {}).unwrap().records, opened);
+    let reader = Reader::open(path).unwrap().with_blocks(&PlainBlocks);
+    assert_eq!(reader.for_each(|_, _| {}).unwrap().records, opened);
 
     let (log, _) = Log::open(path, options(Durability::Os)).unwrap();
     let children = scaled(12, 64, 200);
@@ -257,6 +262,7 @@ fn a_full_disk_degrades_and_the_log_resumes_by_itself() {
         let mut seen = 0;
         let summary = Reader::open_with(Arc::new(image), &dir())
             .unwrap()
+            .with_blocks(&PlainBlocks)
             .for_each(|_, r| {
                 assert_eq!(r.payload, payload(seen));
                 seen += 1;
@@ -376,7 +382,8 @@ fn acknowledgements_are_exact_under_load() {
     });
     assert_eq!(log.metrics().appended, each * 8);
     log.close().unwrap();
-    let summary = Reader::open(tmp.path()).unwrap().for_each(|_, _| {}).unwrap();
+    let reader = Reader::open(tmp.path()).unwrap().with_blocks(&PlainBlocks);
+    let summary = reader.for_each(|_, _| {}).unwrap();
     assert_eq!(summary.records, each * 8);
     report("11", "appends by 8 threads with waits and flushes among them", each * 8, 0, 0);
 }

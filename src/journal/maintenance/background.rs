@@ -30,6 +30,8 @@ const REST_PERCENT: u32 = 100;
 const SHARE_EVERY: Duration = Duration::from_secs(600);
 /// Delay before the next try after a failure.
 const FAILED_FOR: Duration = Duration::from_secs(600);
+/// Bytes of segments from which on it is worth packing them.
+const DEFAULT_PACK_BYTES: u64 = 16 << 20;
 /// Longest retention that can be configured.
 const FOR_EVER: Duration = Duration::from_secs(36_500 * 86_400);
 /// Longest wait for the thread to stop. Unfinished work does no harm.
@@ -43,6 +45,9 @@ pub struct MaintenanceOptions {
     pub retain: Duration,
     /// Share of the log in expired segments from which on it compacts; `None` disables this.
     pub compact_threshold: Option<f64>,
+    /// Bytes in finished segments that are not packed, from which on it compacts to pack them. They must also be the
+    /// share of the log that `compact_threshold` says. `None` disables this.
+    pub pack_bytes: Option<u64>,
     /// Largest disk usage of the log in bytes; `None` for no limit.
     pub max_disk_bytes: Option<u64>,
     /// Size at which the writer's segments are full, in bytes.
@@ -56,6 +61,7 @@ impl Default for MaintenanceOptions {
         Self {
             retain: Duration::from_secs(u64::from(DEFAULT_RETAIN_DAYS) * 86_400),
             compact_threshold: Some(DEFAULT_COMPACT_THRESHOLD),
+            pack_bytes: Some(DEFAULT_PACK_BYTES),
             max_disk_bytes: None,
             segment_bytes: DEFAULT_SEGMENT_BYTES,
             check_interval: Duration::from_secs(1),
@@ -83,6 +89,11 @@ impl MaintenanceOptions {
 pub enum CompactCause {
     /// A large share of the log had expired.
     Expired {
+        /// Share from 0 to 1.
+        share: f64,
+    },
+    /// A large share of the log was not packed.
+    Unpacked {
         /// Share from 0 to 1.
         share: f64,
     },
@@ -260,10 +271,25 @@ impl Worker {
             self.share_checked_at = Some(Instant::now());
             let share = expired_share(&self.dir, self.clock.now(), self.options.retain)?;
             if share >= least {
-                self.compact(CompactCause::Expired { share }, None)?;
+                self.compact(CompactCause::Expired { share }, None, true)?;
+            } else if let Some(share) = self.unpacked_share()?.filter(|share| *share >= least) {
+                self.compact(CompactCause::Unpacked { share }, None, true)?;
             }
         }
         Ok(())
+    }
+
+    /// Returns the share of the log's bytes in finished segments that maintenance has not packed; `None` if these are
+    /// too few. A writer packs only what it writes at once, so its segments count.
+    fn unpacked_share(&self) -> Result<Option<f64>, JournalError> {
+        let Some(least) = self.options.pack_bytes else { return Ok(None) };
+        let (mut unpacked, mut total) = (0, 0);
+        for segment in open(&self.dir)?.segments() {
+            total += segment.bytes;
+            let is_packed = segment.packed && segment.rewritten;
+            unpacked += if segment.next_seq.is_none() || is_packed { 0 } else { segment.bytes };
+        }
+        Ok((unpacked > 0 && unpacked >= least).then(|| unpacked as f64 / total as f64))
     }
 
     fn shrink(&mut self, most: u64) -> Result<(), JournalError> {
@@ -274,8 +300,12 @@ impl Worker {
         }
         // Down to two thirds, so that the next compaction is some time away.
         let keep = (high / 3 * 2).saturating_sub(usage.total - usage.sealed);
-        self.throttle.set_rest_percent(if usage.total > most { 0 } else { REST_PERCENT });
-        self.compact(CompactCause::Full { taken: usage.total }, Some(keep))?;
+        // Packing takes longer than cutting. Beyond the bound, the crawl may be faster than the packing, and a compaction
+        // that is interrupted has gained nothing: the log would grow for ever. So it is cut first, and packed once there
+        // is time.
+        let is_beyond = usage.total > most;
+        self.throttle.set_rest_percent(if is_beyond { 0 } else { REST_PERCENT });
+        self.compact(CompactCause::Full { taken: usage.total }, Some(keep), !is_beyond)?;
         let after = self.usage()?;
         // The next compaction can drop what a crawl has written meanwhile. Only sealed segments can shrink.
         if after.total - after.sealed <= self.options.high(most, &after) {
@@ -295,7 +325,7 @@ impl Worker {
         DiskUsage::measure(&self.dir).map_err(|source| failed(source).into())
     }
 
-    fn compact(&mut self, cause: CompactCause, keep_bytes: Option<u64>) -> Result<(), JournalError> {
+    fn compact(&mut self, cause: CompactCause, keep_bytes: Option<u64>, pack: bool) -> Result<(), JournalError> {
         let begun = Instant::now();
         let selector = match (self.blank)() {
             Ok(selector) => selector,
@@ -307,6 +337,7 @@ impl Worker {
             retain: if keep_bytes.is_some() { FOR_EVER } else { self.options.retain },
             trust_clock: keep_bytes.is_some(),
             keep_bytes,
+            pack,
             segment_bytes: Some(self.options.segment_bytes),
             throttle: Some(Arc::clone(&self.throttle)),
             ..CompactOptions::default()

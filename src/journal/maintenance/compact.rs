@@ -49,8 +49,8 @@ pub struct CompactOptions {
     pub keep_bytes: Option<u64>,
     /// Size that segments are merged up to, in bytes; 64 MiB by default.
     pub segment_bytes: Option<u64>,
-    /// Whether to pack attempts into columns, which take a fraction of the space. A log with packed segments stays
-    /// packed.
+    /// Whether to pack attempts into columns, which take a fraction of the space; by default it does. Otherwise only
+    /// segments that are packed already stay so.
     pub pack: bool,
     /// Throttle. With one, the compaction uses one thread, rests when the throttle requires it, and stops on request.
     pub throttle: Option<Arc<Throttle>>,
@@ -72,7 +72,7 @@ impl Default for CompactOptions {
             dry_run: false,
             keep_bytes: None,
             segment_bytes: None,
-            pack: false,
+            pack: true,
             throttle: None,
         }
     }
@@ -222,7 +222,7 @@ fn begin_segment(dir: &Path) -> Result<(), JournalError> {
 fn cutoff(dir: &Path, floor_seq: u64, options: &CompactOptions, now: Timestamp) -> Result<Timestamp, JournalError> {
     let by_age = Timestamp::from_millis(now.as_millis().saturating_sub_unsigned(options.retain.as_millis() as u64));
     let Some(keep) = options.keep_bytes else { return Ok(by_age) };
-    let by_room = disk_usage::cutoff(dir, floor_seq, keep, options.throttle.as_deref())?;
+    let by_room = disk_usage::cutoff(dir, floor_seq, keep, options.pack, options.throttle.as_deref())?;
     Ok(by_room.map_or(by_age, |by_room| by_room.max(by_age)))
 }
 
@@ -235,8 +235,6 @@ struct DropRules {
     /// Tombstones that one snapshot lacks. What they cover still has to be retracted from that snapshot.
     pending: TombstoneSet,
     attempts: u64,
-    /// Whether what stays is packed.
-    packs: bool,
 }
 
 enum DropDecision {
@@ -254,11 +252,8 @@ impl DropRules {
         on_progress: ProgressFn<'_>,
     ) -> Result<Self, JournalError> {
         let (done, pending) = (TombstoneSet::default(), TombstoneSet::default());
-        let (mut total, mut packs) = (0, options.pack);
-        for segment in open(dir)?.segments() {
-            (total, packs) = (total + segment.bytes, packs || segment.packed);
-        }
-        let mut drops = Self { floor_seq, cutoff, done, pending, attempts: 0, packs };
+        let total = open(dir)?.segments().map(|segment| segment.bytes).sum();
+        let mut drops = Self { floor_seq, cutoff, done, pending, attempts: 0 };
         let mut read = 0;
         pass(dir, |seq, record| {
             if seq.is_multiple_of(256) && options.is_stopped() {
@@ -329,9 +324,8 @@ impl DropRules {
         if let Some(bytes) = options.segment_bytes {
             (log_options.segment_bytes, log_options.small_bytes) = (bytes, log_options.small_bytes.min(bytes / 4));
         }
-        if self.packs {
-            log_options.blocks = Some(&schema::BLOCKS);
-        }
+        log_options.blocks = Some(&schema::BLOCKS);
+        log_options.pack = options.pack;
         log_options.dry_run = options.dry_run;
         log_options.suppose_covered = self.floor_seq;
         log_options.suppose_sealed = !report.writer_active;

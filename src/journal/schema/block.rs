@@ -125,26 +125,15 @@ pub(super) const FLOATS: usize = 8;
 pub(super) const WHOLE: usize = 9;
 
 impl BlockFormat for AttemptBlocks {
-    fn pack(&self, records: &[RecordRef<'_>]) -> Option<PackedBlock> {
+    fn pack(&self, records: &[RecordRef<'_>], whole: &[usize]) -> Option<PackedBlock> {
         if records.len() > usize::from(u16::MAX) {
             return None;
         }
         let mut rows: Vec<Option<Row<'_>>> = records.iter().map(Row::of).collect();
-        let packed = Packer::pack(records, &rows)?;
-        // An attempt that would come back different is stored whole.
-        let (mut at, mut is_equal) = (0, true);
-        let block = Block { schema: V3, records: records.len(), hot: &packed.hot, cold: &packed.cold };
-        let mut aligned = rkyv::util::AlignedVec::<16>::new();
-        aligned.extend_from_slice(&packed.hot);
-        let compared = unpack(&Block { hot: &aligned, ..block }, &mut |back| {
-            if records.get(at) != Some(&back) {
-                is_equal = false;
-                rows.get_mut(at).map(Option::take);
-            }
-            at += 1;
-        });
-        compared.ok()?;
-        if is_equal { Some(packed) } else { Packer::pack(records, &rows) }
+        for &place in whole {
+            rows.get_mut(place).map(Option::take);
+        }
+        Packer::pack(records, &rows)
     }
 
     fn unpack(&self, block: &Block<'_>, f: &mut dyn FnMut(RecordRef<'_>)) -> Result<(), UnpackError> {
@@ -153,6 +142,21 @@ impl BlockFormat for AttemptBlocks {
         }
         unpack(block, f)
     }
+}
+
+/// Packs records as the log does: those that come back different are stored whole.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn pack_exactly(records: &[RecordRef<'_>]) -> Option<PackedBlock> {
+    let packed = BLOCKS.pack(records, &[])?;
+    let mut hot = rkyv::util::AlignedVec::<16>::new();
+    hot.extend_from_slice(&packed.hot);
+    let (mut at, mut whole) = (0, Vec::new());
+    unpack(&Block { schema: V3, records: records.len(), hot: &hot, cold: &packed.cold }, &mut |back| {
+        whole.extend((records.get(at) != Some(&back)).then_some(at));
+        at += 1;
+    })
+    .ok()?;
+    if whole.is_empty() { Some(packed) } else { BLOCKS.pack(records, &whole) }
 }
 
 /// An attempt that fits the columns.
@@ -767,7 +771,7 @@ mod tests {
             .zip(&aligned)
             .map(|(&(kind, schema, key_hash, _), payload)| RecordRef { kind, schema, key_hash, payload })
             .collect();
-        let Some(packed) = BLOCKS.pack(&records) else { return (all.to_vec(), None) };
+        let Some(packed) = pack_exactly(&records) else { return (all.to_vec(), None) };
         (unpacked(&packed, all.len()).unwrap(), Some(packed))
     }
 

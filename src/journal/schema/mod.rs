@@ -9,6 +9,8 @@ mod view;
 
 pub(crate) use block::BLOCKS;
 #[cfg(feature = "fuzzing")]
+pub(crate) use block::pack_exactly;
+#[cfg(feature = "fuzzing")]
 pub(crate) use codec::encode;
 pub(crate) use codec::{
     EncodedRecord, decode, encode_attempt, encode_host, encode_importance, encode_link, encode_pace, encode_release,

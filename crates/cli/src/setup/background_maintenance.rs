@@ -76,6 +76,7 @@ fn message(did: &MaintenanceEvent) -> Option<String> {
             let CompactReport { attempts, bytes, .. } = done;
             let why = match cause {
                 CompactCause::Expired { share } => format!("{:.0} % of it had expired", share * 100.0),
+                CompactCause::Unpacked { share } => format!("{:.0} % of it was not packed", share * 100.0),
                 CompactCause::Full { taken } => format!("it took {}", HumanBytes(*taken)),
                 _ => "it was due".to_owned(),
             };

@@ -6,9 +6,12 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use fetchwise::journal::{Journal, JournalOptions};
+use fetchwise::attempt::Attempt;
+use fetchwise::journal::{Durability, Journal, JournalOptions};
+use fetchwise::time::Timestamp;
 use fetchwise_testsite::requirements::python;
 use serde_json::{Value, json};
+use url::Url;
 
 use crate::support::{DAY, TestDir, lines, now, segments, wait_for};
 
@@ -84,6 +87,7 @@ fn maintenance_has_the_fields_that_programs_rely_on_and_changes_no_decision() {
     assert!(bytes("bytes_after") < bytes("bytes_before") * 7 / 10, "{done}");
     let on_disk: u64 = segments(&place.data()).iter().map(|path| path.metadata().unwrap().len()).sum();
     assert_eq!(bytes("bytes_after"), on_disk);
+    assert!(blocks(&place) > 0, "nothing was packed");
     assert_near(&before, &choice(&place));
     assert_eq!((exported(&place), place.run(&["verify"]).code), (500, 0));
     let text = place.run(&["compact"]);
@@ -151,6 +155,13 @@ fn a_forgotten_domain_disappears_everywhere() {
     for wrong in [&["forget"][..], &["forget", "--domain", "a", "--link", "b"], &["forget", "--domain", "a b"]] {
         assert_eq!(place.run(wrong).code, 2, "{wrong:?}");
     }
+}
+
+/// Returns how many frames of packed attempts the segments have.
+fn blocks(place: &TestDir) -> usize {
+    let is_block = |frame: &[u8]| frame.starts_with(b"\xf1FWr") && frame[36..38] == [4, 0];
+    let frames = |content: &[u8]| (4096..content.len() - 48).step_by(16).filter(|&at| is_block(&content[at..])).count();
+    segments(&place.data()).iter().map(|path| frames(&std::fs::read(path).unwrap())).sum()
 }
 
 fn contains(path: &Path, needle: &[u8]) -> bool {
@@ -294,7 +305,22 @@ fn a_compaction_that_is_killed_leaves_a_sound_log() {
         }
     }
     assert!(killed > 0, "none was killed in time");
+    assert_eq!(place.run(&["compact", "--retain", "30"]).code, 0);
+    assert!(blocks(&place) > 0, "nothing was packed");
     println!("FAULTS | + | compaction killed by SIGKILL, {killed} of {rounds} before its end | {rounds} | 0 | 0 |");
+}
+
+/// Appends attempts as one batch.
+fn write_together(data: &Path, count: i64) {
+    let options = JournalOptions::default().durability(Durability::Os).linger(Duration::from_secs(60));
+    let (journal, _) = Journal::open(data, options).unwrap();
+    for n in 0..count {
+        let url = Url::parse(&format!("https://t{}.e.org/p{}/{n}", n % 10, n % 3)).unwrap();
+        let attempt = Attempt::new(&url, "direct_access", Timestamp::from_millis(now() - n)).unwrap().delivered();
+        journal.append_attempt(&attempt).unwrap();
+    }
+    journal.flush().wait().unwrap();
+    journal.close().unwrap();
 }
 
 #[test]
@@ -302,6 +328,10 @@ fn the_format_page_suffices_for_an_independent_reader_in_python() {
     let Some(python) = python() else { return };
     let place = place_with(500);
     place.run(&["compact"]);
+    let packed = blocks(&place);
+    assert!(packed > 0, "the compaction packed nothing");
+    write_together(&place.data(), 600);
+    assert!(blocks(&place) > packed, "the writer packed nothing");
     place.import(history(30).filter(|line| line["attempted_at"].as_i64() > Some(now() - DAY)));
     place.run(&["forget", "--domain", "h4.e.org"]);
     place.run(&["forget", "--link", "https://h1.e.org/p1/1"]);

@@ -15,8 +15,8 @@ use fetchwise::rfc3339;
 
 /// Remove old raw attempts and keep their evidence
 ///
-/// Takes snapshots first, so that evidence is the same before and after. Also removes forgotten attempts and merges
-/// small segments. Works alongside a running crawler, whose newest segment it does not touch. It can be interrupted at
+/// Takes snapshots first, so that evidence is the same before and after. Also removes forgotten attempts, packs the others
+/// into columns and merges small segments. Works alongside a running crawler, whose newest segment it does not touch. It can be interrupted at
 /// any point.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  fetchwise compact --dry-run\n  fetchwise compact --retain 30 --json")]
@@ -24,9 +24,6 @@ pub(crate) struct CompactArgs {
     /// Keep raw attempts for this many days [default: the config's log.retain_days, or 90]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(..=36_500))]
     pub(crate) retain: Option<u32>,
-    /// Also pack attempts into columns: a fraction of the space, a slower replay, and older releases refuse the log
-    #[arg(long)]
-    pub(crate) pack: bool,
     /// Only report what would be removed
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -58,7 +55,6 @@ pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Output) -> 
     let mut options = CompactOptions::default();
     let retain = Duration::from_secs(u64::from(days) * 86_400);
     (options.retain, options.trust_clock, options.dry_run) = (retain, args.trust_clock, args.dry_run);
-    options.pack = args.pack;
     let dir = settings.existing_dir()?;
     let done = maintenance::compact(&dir, &settings.empty_selector()?, &options, settings.clock.now(), &mut bar())?;
     let cutoff = rfc3339::format(done.cutoff);

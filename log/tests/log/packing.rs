@@ -1,0 +1,265 @@
+//! The writer's blocks: which batches it packs, what it says of them, and what a recovery does with them.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::common::{DIR, dir, last_segment};
+use fetchwise_log::format::{BlockHead, FrameHeader, FrameKind, HEADER_LEN, SegmentHeader};
+use fetchwise_log::fs::sim::{Rng, SimFs, Survival};
+use fetchwise_log::fuzzing::{PlainBlocks, UNPACKABLE};
+use fetchwise_log::{
+    BlockFormat, CompactOptions, Durability, Log, LogOptions, Maintenance, ManualLog, Reader, Record, verify_with,
+};
+
+fn packing(pack_from: u32) -> LogOptions {
+    let mut options = LogOptions::default();
+    options.blocks = Some(&PlainBlocks);
+    options.pack_from = pack_from;
+    options
+}
+
+fn open(fs: &SimFs, options: &LogOptions) -> ManualLog {
+    ManualLog::open(Arc::new(fs.clone()), Path::new(DIR), options).unwrap().0
+}
+
+/// A payload that can be packed.
+fn payload(n: u64) -> Vec<u8> {
+    n.to_le_bytes().repeat(8)
+}
+
+/// Appends records as one batch, and writes it.
+fn append(log: &mut ManualLog, kind: u16, numbers: Range<u64>) {
+    for n in numbers {
+        let payload = payload(n);
+        log.append(Record { kind, schema: 1, key_hash: n, time_ms: n as i64, payload: &payload });
+    }
+    log.write().unwrap();
+}
+
+/// The header of a segment and its frames: kind, count and how many records.
+fn frames(content: &[u8]) -> (SegmentHeader, Vec<(FrameKind, u32)>) {
+    let header = SegmentHeader::decode(content).unwrap();
+    let (mut all, mut at) = (Vec::new(), HEADER_LEN);
+    while let Some(frame) = content.get(at..).and_then(|bytes| FrameHeader::decode(bytes, header.nonce, at as u64)) {
+        if frame.kind == FrameKind::Block {
+            let payload = &content[at + 48..][..frame.payload_len as usize];
+            assert_eq!(BlockHead::decode(payload, frame.count).unwrap().records, frame.count, "no gaps");
+        }
+        all.push((frame.kind, frame.count));
+        at += frame.frame_len() as usize;
+    }
+    (header, all)
+}
+
+fn check(fs: &SimFs, numbers: Range<u64>) {
+    let reader = Reader::open_with(Arc::new(fs.clone()), &dir()).unwrap().with_blocks(&PlainBlocks);
+    let mut expected = numbers;
+    let summary = reader
+        .for_each(|seq, record| {
+            let n = expected.next().unwrap();
+            assert_eq!((seq, record.key_hash, record.payload), (n + 1, n, &payload(n)[..]));
+        })
+        .unwrap();
+    assert_eq!((summary.damage, expected.next()), (vec![], None));
+    assert!(verify_with(Arc::new(fs.clone()), &dir()).unwrap().is_sound());
+}
+
+#[test]
+fn a_batch_of_many_records_is_one_block_and_a_smaller_one_is_records() {
+    let fs = SimFs::new(1);
+    let mut log = open(&fs, &packing(10));
+    for numbers in [0..9, 9..19, 19..22, 22..64] {
+        append(&mut log, 1, numbers);
+    }
+    log.close().unwrap();
+    let content = fs.read(&last_segment(&fs)).unwrap();
+    let (header, written) = frames(&content);
+    let expected = [
+        (FrameKind::Records, 9),
+        (FrameKind::Block, 10),
+        (FrameKind::Records, 3),
+        (FrameKind::Block, 42),
+        (FrameKind::Seal, 0),
+    ];
+    assert_eq!(written, expected);
+    assert!(content.len() < 4096 + 64 * 60, "records take 80 bytes each: {}", content.len());
+    check(&fs, 0..64);
+    // An older reader refuses the segment by its header, before it meets a block.
+    assert!(header.has_blocks() && !header.is_rewritten());
+    let error = Reader::open_with(Arc::new(fs), &dir()).unwrap().for_each(|_, _| {}).unwrap_err();
+    assert!(error.to_string().contains("packed records"), "{error}");
+}
+
+#[test]
+fn a_segment_has_the_flag_of_blocks_before_it_has_one() {
+    let fs = SimFs::new(1);
+    let mut log = open(&fs, &packing(10));
+    append(&mut log, 1, 0..1);
+    log.sync().unwrap();
+    let before = frames(&fs.read(&last_segment(&fs)).unwrap());
+    assert_eq!(before.1, [(FrameKind::Records, 1)]);
+    append(&mut log, 1, 1..21);
+    let after = frames(&fs.read(&last_segment(&fs)).unwrap());
+    assert_eq!((before.0, after.1), (after.0.clone(), vec![(FrameKind::Records, 1), (FrameKind::Block, 20)]));
+    assert!(after.0.has_blocks());
+    // A writer without a layout writes neither.
+    let fs = SimFs::new(1);
+    let mut log = open(&fs, &LogOptions::default());
+    append(&mut log, 1, 0..300);
+    let (header, written) = frames(&fs.read(&last_segment(&fs)).unwrap());
+    assert_eq!((header.has_blocks(), written), (false, vec![(FrameKind::Records, 300)]));
+}
+
+#[test]
+fn records_that_cannot_be_packed_are_written_as_they_are() {
+    let fs = SimFs::new(1);
+    let mut log = open(&fs, &packing(2));
+    append(&mut log, UNPACKABLE, 0..20);
+    append(&mut log, 1, 20..40);
+    log.close().unwrap();
+    let (_, written) = frames(&fs.read(&last_segment(&fs)).unwrap());
+    assert_eq!(written, [(FrameKind::Records, 20), (FrameKind::Block, 20), (FrameKind::Seal, 0)]);
+    check(&fs, 0..40);
+}
+
+#[test]
+fn a_block_that_was_not_known_durable_moves_to_the_next_segment_whole() {
+    let mut plain = LogOptions::default();
+    plain.blocks = None;
+    // A writer that packs nothing keeps it, too, and says so in its segment.
+    for options in [packing(10), plain] {
+        let fs = SimFs::new(1);
+        let mut log = open(&fs, &packing(10));
+        append(&mut log, 1, 0..1);
+        log.sync().unwrap();
+        append(&mut log, 1, 1..21);
+        append(&mut log, 1, 21..24);
+        drop(log);
+        let fs = fs.crash(Survival::All, &mut Rng::new(1));
+        let (log, recovery) = ManualLog::open(Arc::new(fs.clone()), &dir(), &options).unwrap();
+        assert_eq!((recovery.next_seq, recovery.rewritten, recovery.torn), (25, 23, None));
+        let (header, written) = frames(&fs.read(&last_segment(&fs)).unwrap());
+        assert_eq!((header.number, header.has_blocks()), (2, true));
+        assert_eq!(written, [(FrameKind::Block, 20), (FrameKind::Records, 3)]);
+        check(&fs, 0..24);
+        log.close().unwrap();
+        check(&fs, 0..24);
+    }
+}
+
+#[test]
+fn a_block_that_was_torn_off_is_gone_whole_and_is_no_damage() {
+    let fs = SimFs::new(1);
+    let mut log = open(&fs, &packing(10));
+    append(&mut log, 1, 0..1);
+    log.sync().unwrap();
+    append(&mut log, 1, 1..21);
+    drop(log);
+    let fs = fs.crash(Survival::All, &mut Rng::new(1));
+    let path = last_segment(&fs);
+    let content = fs.read(&path).unwrap();
+    let end = content.iter().rposition(|&byte| byte != 0).unwrap();
+    fs.put(&path, content[..end - 3].to_vec());
+    let (_, recovery) = ManualLog::open(Arc::new(fs.clone()), &dir(), &packing(10)).unwrap();
+    assert!(recovery.torn.is_some() && recovery.next_seq == 2, "{recovery:?}");
+    check(&fs, 0..1);
+}
+
+#[test]
+fn maintenance_packs_what_a_writer_left_as_records_once() {
+    let fs = SimFs::new(1);
+    for session in 0..3 {
+        let mut log = open(&fs, &packing(10));
+        for n in 0..20 {
+            append(&mut log, 1, session * 20 + n..session * 20 + n + 1);
+        }
+        log.close().unwrap();
+    }
+    let compact = |pack: bool| {
+        let maintenance = Maintenance::lock_with(Arc::new(fs.clone()), &dir()).unwrap();
+        let mut options = CompactOptions::new(0, 0);
+        (options.max_jump, options.pack) = (None, pack);
+        options.blocks = Some(&PlainBlocks);
+        options.small_bytes = 0;
+        maintenance.compact(&options, &mut |_, _| true, &mut |_| {}).unwrap().rewritten
+    };
+    assert_eq!((compact(false), compact(true), compact(true)), (0, 1, 0));
+    let first = fs.files().into_iter().find(|path| path.extension().is_some_and(|e| e == "fwl")).unwrap();
+    let (header, written) = frames(&fs.read(&first).unwrap());
+    assert!(header.has_blocks() && header.is_rewritten());
+    assert_eq!(written, [(FrameKind::Block, 40), (FrameKind::Seal, 0)]);
+    check(&fs, 0..60);
+}
+
+/// The second try stores a record whole that came back different from the first.
+#[test]
+fn a_record_that_the_layout_would_change_is_stored_whole() {
+    /// Loses the kind of records that it does not store whole.
+    #[derive(Debug)]
+    struct LosesKinds;
+
+    impl BlockFormat for LosesKinds {
+        fn pack(
+            &self,
+            records: &[fetchwise_log::RecordRef<'_>],
+            whole: &[usize],
+        ) -> Option<fetchwise_log::PackedBlock> {
+            let changed: Vec<_> = records
+                .iter()
+                .enumerate()
+                .map(|(at, record)| fetchwise_log::RecordRef {
+                    kind: if whole.contains(&at) { record.kind } else { 1 },
+                    ..*record
+                })
+                .collect();
+            PlainBlocks.pack(&changed, &[])
+        }
+
+        fn unpack(
+            &self,
+            block: &fetchwise_log::Block<'_>,
+            f: &mut dyn FnMut(fetchwise_log::RecordRef<'_>),
+        ) -> Result<(), fetchwise_log::UnpackError> {
+            PlainBlocks.unpack(block, f)
+        }
+    }
+
+    let fs = SimFs::new(1);
+    let mut options = packing(2);
+    options.blocks = Some(&LosesKinds);
+    let mut log = open(&fs, &options);
+    for n in 0..20 {
+        let payload = payload(n);
+        log.append(Record { kind: 1 + n as u16 % 2, schema: 1, key_hash: n, time_ms: 0, payload: &payload });
+    }
+    log.close().unwrap();
+    assert_eq!(frames(&fs.read(&last_segment(&fs)).unwrap()).1[0], (FrameKind::Block, 20));
+    let reader = Reader::open_with(Arc::new(fs), &dir()).unwrap().with_blocks(&PlainBlocks);
+    let mut kinds = Vec::new();
+    reader.for_each(|_, record| kinds.push(record.kind)).unwrap();
+    assert_eq!(kinds, [1, 2].repeat(10));
+}
+
+#[test]
+fn a_log_with_threads_packs_what_it_gathers_and_reads_it_back() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut options = packing(16);
+    options.durability = Durability::Os;
+    // Longer than any append takes: only the wait ends it.
+    options.linger = std::time::Duration::from_secs(60);
+    let (log, _) = Log::open(tmp.path(), options).unwrap();
+    for n in 0..5000u64 {
+        let payload = payload(n);
+        log.append(Record { kind: 1, schema: 1, key_hash: n, time_ms: 0, payload: &payload }).unwrap();
+    }
+    log.flush().wait().unwrap();
+    let mut next = 0;
+    let summary = log.reader().unwrap().for_each(|seq, _| {
+        next += 1;
+        assert_eq!(seq, next);
+    });
+    assert_eq!(summary.unwrap().records, 5000);
+    assert!(log.metrics().bytes < 5000 * 60, "records take 80 bytes each: {}", log.metrics().bytes);
+    log.close().unwrap();
+}
