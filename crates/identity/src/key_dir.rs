@@ -622,7 +622,8 @@ mod tests {
     fn a_rotation_that_is_killed_at_any_point_leaves_keys_that_can_be_read_and_rotated() {
         let pem_of = |key: &SigningKey| format!("{}.pem", key.kid());
         let torn = "-----BEGIN PRIVATE";
-        let kill: [(&str, &dyn Fn(&KeyDir)); 5] = [
+        type KilledState<'a> = (&'a str, &'a dyn Fn(&KeyDir));
+        let kill: [KilledState<'_>; 5] = [
             ("while it writes the PEM", &|dir| write_new(&dir.path().join("key.pem.new"), torn).unwrap()),
             ("before the PEM has its name", &|dir| {
                 let (key, pem) = SigningKey::generate().unwrap();
@@ -682,7 +683,7 @@ mod tests {
         let (extra, (key, pem)) = (dir.path().join("extra.pem"), SigningKey::generate().unwrap());
         write_new(&extra, &pem).unwrap();
         assert!(dir.load().unwrap().by_id(key.kid()).is_none());
-        assert_eq!(dir.unlisted().unwrap(), [extra.clone()]);
+        assert_eq!(dir.unlisted().unwrap(), std::slice::from_ref(&extra));
         // Its name is not one that a killed process leaves.
         dir.rotate(NOW, false).unwrap();
         assert_eq!(dir.unlisted().unwrap(), [extra]);

@@ -396,10 +396,10 @@ fn a_vendors_connector_in_an_application_is_no_block() {
 }
 
 #[test]
-fn a_script_that_only_leads_to_a_log_in_wall_is_neither_content_nor_a_shell() {
-    let wall = "<html><head><script>location.href = 'https://shop.example/authwall?to=' + location.pathname</script>\
+fn a_script_that_only_leads_to_a_log_in_is_neither_content_nor_a_shell() {
+    let script = "<html><head><script>location.href = 'https://shop.example/authwall?to=' + location.pathname</script>\
         </head></html>";
-    let (verdict, ends, _) = Case::html(200, wall).read();
+    let (verdict, ends, _) = Case::html(200, script).read();
     assert!(!verdict.is_content() && !verdict.has_spa && ends.is_err(), "{verdict:?}");
     assert_eq!(verdict.rule.as_deref(), Some("login-wall-script"));
     // An application that may go to its log-in page.
