@@ -78,7 +78,7 @@ pub(crate) fn diverse(n: usize, now: Timestamp) -> Attempt {
     let mut attempt = ended(Attempt::new(&url, FETCHERS[n % 2], at).unwrap(), n, n % 2);
     attempt.response_headers = vec![Header::new("server", ["nginx", "cloudflare", "Apache"][n % 3])];
     if n % 3 == 1 {
-        attempt.response_headers.push(Header::new("cf-ray", &format!("{page:x}-FRA")));
+        attempt.response_headers.push(Header::new("cf-ray", format!("{page:x}-FRA")));
     }
     attempt
 }

@@ -6,7 +6,7 @@
 //! Must not know: what a limit hit is.
 
 use super::permit::{PACED, Permit, SHARED_PACED};
-use super::window::{Counts, SECONDS};
+use super::window::{Counts, SECONDS, between_s};
 use crate::limiter::active_state::CeilingProbe;
 use crate::limiter::limit_hit::{in_order, safe, seconds};
 use crate::limiter::rate_gate::{MIN_RATE, RateGate, rate_of};
@@ -27,18 +27,11 @@ const PAR_PAUSE_S: f64 = 1800.0;
 
 /// Length of a penalty from which on the host bans, and a wrong guess is costly, in seconds.
 const COSTLY_S: f64 = 120.0;
-/// Common windows between those that are counted, in seconds.
-const BETWEEN_S: [f64; 3] = [120.0, 600.0, 1800.0];
 /// Windows after which the first probe of a host that bans is due: by then, a longer one would have been too full.
 const SETTLED: f64 = 1.25;
 /// Gain from which on, and rate (requests per second) up to which, that probe is worth a ban.
 const WORTH: f64 = 0.5;
 const RARE: f64 = 7.0;
-
-/// Returns the longest window between two that are counted, in seconds.
-pub(crate) fn between_s(shorter: usize, longer: usize) -> Option<f64> {
-    BETWEEN_S.into_iter().rev().find(|between| *between > SECONDS[shorter] && *between < SECONDS[longer])
-}
 
 impl RateGate<'_> {
     /// Records as allowed what was counted when this request went out.

@@ -6,9 +6,8 @@
 
 use std::time::Duration;
 
-use super::window::{Counts, SECONDS, WINDOWS};
+use super::window::{Counts, SECONDS, WINDOWS, between_s};
 use crate::limiter::active_state::{CeilingProbe, Trial};
-use crate::limiter::ceiling_probe::between_s;
 use crate::limiter::rate_gate::{MIN_RATE, RateGate, rate_of};
 use crate::persistence::float16::PositiveF16;
 use crate::signals::response::Cause;

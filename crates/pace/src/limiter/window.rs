@@ -12,12 +12,19 @@ pub(crate) const WINDOWS: usize = 5;
 pub(crate) const SECONDS: [f64; WINDOWS] = [10.0, 60.0, 300.0, 900.0, 3600.0];
 /// The windows for a person to read.
 pub(crate) const NAMES: [&str; WINDOWS] = ["10 s", "1 min", "5 min", "15 min", "1 h"];
+/// Common windows between those that are counted, in seconds.
+const BETWEEN_S: [f64; 3] = [120.0, 600.0, 1800.0];
 /// A quarter of the shortest window in milliseconds, and the number of these in a quarter of each window.
 const QUARTER_MS: i64 = 2_500;
 const QUARTERS: [i64; WINDOWS] = [1, 6, 30, 90, 360];
 
 /// Requests within each window, or another number for each window.
 pub(crate) type Counts = [PositiveF16; WINDOWS];
+
+/// Returns the longest window between two that are counted, in seconds.
+pub(crate) fn between_s(shorter: usize, longer: usize) -> Option<f64> {
+    BETWEEN_S.into_iter().rev().find(|between| *between > SECONDS[shorter] && *between < SECONDS[longer])
+}
 
 /// Counts of the last quarters of each window, including the current one.
 #[derive(Clone, Copy, Debug, Default)]
