@@ -105,7 +105,8 @@ fn a_crawl_exports_its_progress_while_it_runs() {
     let of = |name: &str| value(&page, &format!("fetchwise_crawl_{name}"));
     let (queued, in_progress, left) = (of("queue_links").unwrap(), of("links_in_progress"), of("links_left").unwrap());
     assert!((1..PAGES - 2).contains(&queued), "{page}");
-    assert_eq!((in_progress, of("hosts")), (Some(1), Some(1)), "{page}");
+    // A link that waits in the middle of its visit has given its place to another one.
+    assert!(matches!(in_progress, Some(1 | 2)) && of("hosts") == Some(1), "{page}");
     assert!(left > queued && left < PAGES, "{left} of {PAGES} are left, {queued} wait");
     assert_eq!(ask(&address, "/healthz", "").0, 200);
     let (status, words) = ask(&address, "/v1/stats", "");
