@@ -73,6 +73,12 @@ async fn work_queues(transport: &dyn Transport) {
     for link in &first[..2] {
         queues.acknowledge("q", link).await.unwrap();
     }
+    // A cluster removes them a moment later.
+    let left = |links| async move {
+        let is_left = async { while queues.content("q").await.unwrap().links != links {} };
+        timeout(LONG, is_left).await.expect("what is acknowledged leaves the queue");
+    };
+    left(18).await;
     assert_eq!(queues.pull("q", "a.org", 100).await.unwrap().len(), 6);
     assert_eq!(queues.pull("q", "a.org", 100).await.unwrap(), []);
     // Another node opens the site: what is not acknowledged comes again. A cluster may still be deleting what the first
@@ -89,6 +95,7 @@ async fn work_queues(transport: &dyn Transport) {
     for link in &again {
         queues.acknowledge("q", link).await.unwrap();
     }
+    left(10).await;
     queues.close("q", "a.org").await.unwrap();
     queues.close("q", "a.org").await.unwrap();
     assert_eq!(queues.delivered("q", "a.org").await.unwrap(), 0);
