@@ -301,7 +301,7 @@ impl Worker {
         // Down to two thirds, so that the next compaction is some time away.
         let keep = (high / 3 * 2).saturating_sub(usage.total - usage.sealed);
         // Packing takes longer than cutting. Beyond the bound, the crawl may be faster than the packing, and a compaction
-        // that is interrupted has gained nothing: the log would grow for ever. So it is cut first, and packed once there
+        // that is interrupted has gained nothing: the log would grow without end. So it is cut first, and packed once there
         // is time.
         let is_beyond = usage.total > most;
         self.throttle.set_rest_percent(if is_beyond { 0 } else { REST_PERCENT });

@@ -160,7 +160,7 @@ impl RateGate<'_> {
         }
     }
 
-    /// Returns whether a limit hit takes so long that guesses have to be careful.
+    /// Returns whether a limit hit costs so much time that a wrong guess is expensive.
     pub(crate) fn is_costly(&self) -> bool {
         self.persisted.penalty.get() >= COSTLY_S
     }

@@ -31,7 +31,7 @@ pub struct RslTerms {
 /// The terms of a `content` element.
 #[derive(Clone, Debug)]
 struct ContentTerms {
-    /// Host, and port if there is one, of an address with a scheme. A path alone is for every site that names the file.
+    /// Host, and port if there is one, of an address with a scheme. A path alone applies to each site that names the file.
     authority: Option<Box<str>>,
     /// Pattern of paths, with its escapes in one form.
     pattern: Box<str>,

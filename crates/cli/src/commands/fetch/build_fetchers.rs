@@ -82,7 +82,7 @@ impl BuiltFetchers {
         let config = &settings.config;
         let dialer = Dialer::new(guard.clone());
         let plain = http(settings, crawl_options, guard.clone())?.name(PROBE_FETCHER);
-        // robots.txt is nobody's evidence, and has to be read in any case.
+        // robots.txt teaches nothing about fetchers, and every crawl must read it.
         let plain = with_identity(plain, settings, identity)?.require_signature(false);
         let plain = Arc::new(plain.build().map_err(Failure::usage)?);
         let mut made = Self {
