@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use fetchwise_serve::Tokens;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, plain};
@@ -43,6 +43,10 @@ pub(crate) fn tokens(file: Option<&Path>) -> Result<Tokens, Failure> {
     Ok(of_file.and(of_variable.unwrap_or_default()))
 }
 
+/// The number of clients that can connect before the first of them is accepted. With the usual 128, a burst of clients overflows the queue,
+/// and each client beyond it waits a second for its next try. The system may lower the number.
+const BACKLOG: u32 = 4096;
+
 /// Hints for an address that cannot be used.
 pub(crate) struct ListenHints {
     /// An example of a valid address.
@@ -63,13 +67,34 @@ pub(crate) async fn listen(address: &str, tokens: &Tokens, advice: &ListenHints)
         ))
         .advise(format!("{}, or listen on 127.0.0.1", advice.token)));
     }
-    TcpListener::bind(&addresses[..]).await.map_err(|error| unusable(address, advice, &error))
+    bind(&addresses).map_err(|error| unusable(address, advice, &error))
 }
 
 /// Listens on `address` for everyone.
 pub(crate) async fn listen_publicly(address: &str, advice: &ListenHints) -> Result<TcpListener, Failure> {
     let addresses = resolve(address, advice).await?;
-    TcpListener::bind(&addresses[..]).await.map_err(|error| unusable(address, advice, &error))
+    bind(&addresses).map_err(|error| unusable(address, advice, &error))
+}
+
+/// Listens on the first of `addresses` that can be used.
+fn bind(addresses: &[SocketAddr]) -> std::io::Result<TcpListener> {
+    let mut failed = std::io::Error::new(ErrorKind::InvalidInput, "the name has no address");
+    for address in addresses {
+        match bind_one(*address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+fn bind_one(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A restart can use the port at once. On Windows, the option would let two processes share it.
+    #[cfg(not(windows))]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 async fn resolve(address: &str, advice: &ListenHints) -> Result<Vec<SocketAddr>, Failure> {
