@@ -11,6 +11,8 @@ SYSTEM_TESTS := --test browser --test nats --test system
 SYSTEM_TESTS_ELSEWHERE := --test fetchers --test hostile --test program -- browser python yt_dlp:: page:: signals::
 # The packages that `make test-system` builds and tests as they are installed.
 BINDINGS ?= python node
+# Many tests wait for servers and pauses more than they compute.
+export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 SKIPPED_LIST = $(abspath $(or $(CARGO_TARGET_DIR),target))/skipped-tests.txt
 # Arguments of the report: --quick, --full, --only SUBJECT, --out DIR.
 BENCH_REPORT ?=
