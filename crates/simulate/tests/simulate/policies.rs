@@ -262,23 +262,21 @@ fn signed_requests_pay_where_they_are_admitted_and_cost_little_where_they_are_no
     assert!(ratios.iter().all(|(_, ratio, most)| ratio <= most), "{ratios:?}");
 }
 
+/// Prints the table of `docs/reports/simulator.md`. The oracle knows what each host admits: its ratio shows how much of
+/// the saving a web allows. It foresees no ban, and it pays more for another page than the cost per success does.
 #[test]
 #[ignore = "the full worlds take minutes"]
 fn the_table_of_signed_requests() {
-    const SEEDS: [u64; 3] = [9001, 9002, 9003];
+    const SEEDS: [u64; 4] = [9001, 9002, 9003, 9004];
     let shipped = |name| fetchwise_simulate::MORE.iter().find(|world| world.0 == name).unwrap().1;
-    let mut sums = SIGNED_WORLDS.map(|_| 0.0);
-    for seed in SEEDS {
-        for (sum, (name, _)) in sums.iter_mut().zip(SIGNED_WORLDS) {
-            *sum += relative_cost(&World::parse(shipped(name), name).unwrap(), "default", &[seed]);
-        }
-    }
-    for (sum, (name, most)) in sums.into_iter().zip(SIGNED_WORLDS) {
-        let mean = sum / SEEDS.len() as f64;
-        // The full I1 misses the bound of the small one with seed 9002.
+    for (name, most) in SIGNED_WORLDS {
+        let world = World::parse(shipped(name), name).unwrap();
+        let mean = |policy| SEEDS.map(|seed| relative_cost(&world, policy, &[seed])).iter().sum::<f64>() / 4.0;
+        let [default, oracle] = ["default", "oracle"].map(mean);
+        println!("{name}: mean {default:.3}, of the oracle {oracle:.3}");
+        // The full I1 misses the bound of the small one with three of these seeds.
         let most = if name == "I1" { 0.8 } else { most };
-        println!("{name}: mean {mean:.3}");
-        assert!(mean <= most, "{name}: {mean}");
+        assert!(default <= most, "{name}: {default}");
     }
 }
 
