@@ -13,9 +13,9 @@ const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 const DAY_MS: u64 = 86_400_000;
 const A_DAY: u64 = 100_000;
 const DAYS: u64 = 60;
-/// A debug build learns every 25th of those attempts. That fills the memory of the recent past, and saturates the
+/// A debug build learns every 200th of those attempts. That fills the memory of the recent past, and saturates the
 /// decayed weights by every measure that a decision uses.
-const EVERY: u64 = if cfg!(debug_assertions) { 25 } else { 1 };
+const EVERY: u64 = if cfg!(debug_assertions) { 200 } else { 1 };
 
 struct Site {
     selector: Selector,

@@ -25,7 +25,7 @@ fn as_json(reports: &[PolicyReport]) -> String {
 
 #[test]
 fn equal_seeds_give_equal_bytes_on_any_number_of_threads() {
-    let world = small_world(&[("urls", "1500")]);
+    let world = small_world(&[("urls", "400")]);
     let once = run(&world, &NAMES, &[1, 2], 1);
     let again = run(&world, &NAMES, &[1, 2], 2);
     assert_eq!(as_json(&once), as_json(&again));
@@ -68,7 +68,7 @@ fn results_have_the_documented_fields_and_no_durations_by_default() {
 
 #[test]
 fn learning_beats_every_baseline_in_a_small_base_world_and_the_oracle_has_no_regret() {
-    let reports = run(&small_world(&[]), &NAMES, &[1, 2], 0);
+    let reports = run(&small_world(&[]), &NAMES, &[1], 0);
     let regret = |name: &str| reports.iter().find(|report| report.policy == name).unwrap().regret;
     assert_eq!(regret("oracle"), 0.0);
     for name in NAMES.iter().filter(|name| !["oracle", "default", "untagged", "index", "confident"].contains(*name)) {
@@ -224,7 +224,7 @@ fn host_signals_lower_regret_and_bans_in_worlds_with_vendors() {
 
 #[test]
 fn a_vendor_shift_is_followed_at_hosts_without_a_visit_since() {
-    let reports = run(&small_vendor_world("V4", 40_000, 2000), &["default", "untagged"], &[1, 2, 3], 0);
+    let reports = run(&small_vendor_world("V4", 20_000, 2000), &["default", "untagged"], &[1, 2], 0);
     let [tagged, untagged] =
         [0, 1].map(|place: usize| reports[place].vendor_blocks.as_ref().unwrap().shift.as_ref().unwrap());
     let first = |shift: &fetchwise_simulate::ShiftReport| shift.shift_harder_first.unwrap();
@@ -246,42 +246,37 @@ fn host_signals_change_nothing_in_worlds_without_them() {
 /// fetchers that sign.
 const SIGNED_WORLDS: [(&str, f64); 3] = [("I1", 0.75), ("I0", 1.05), ("I2", 0.95)];
 
-/// Returns the cost per success in a world, relative to the same world without fetchers that sign.
-fn relative_cost(world: &World, seeds: &[u64]) -> f64 {
-    let cost = |world: &World| run(world, &["default"], seeds, 0)[0].cost_per_success.unwrap();
+/// Returns the cost per success of a policy in a world, relative to the same world without fetchers that sign.
+fn relative_cost(world: &World, policy: &str, seeds: &[u64]) -> f64 {
+    let cost = |world: &World| run(world, &[policy], seeds, 0)[0].cost_per_success.unwrap();
     let (signed, unsigned) = (cost(world), cost(&world.without_signed()));
-    println!("{} seeds {seeds:?}: cost per success {signed:.2} / {unsigned:.2} = {:.3}", world.name, signed / unsigned);
-    signed / unsigned
+    let (name, ratio) = (&world.name, signed / unsigned);
+    println!("{name} {policy} seeds {seeds:?}: cost per success {signed:.2} / {unsigned:.2} = {ratio:.3}");
+    ratio
 }
 
 #[test]
 fn signed_requests_pay_where_they_are_admitted_and_cost_little_where_they_are_not() {
-    let ratios = SIGNED_WORLDS.map(|(name, most)| match name {
-        // The bound of I1 is too near for one seed, and three take minutes in a debug build.
-        "I1" if cfg!(debug_assertions) => (name, relative_cost(&small_vendor_world(name, 40_000, 1000), &[1]), 0.8),
-        "I1" => (name, relative_cost(&small_vendor_world(name, 40_000, 1000), &[1, 2, 3]), most),
-        _ => (name, relative_cost(&small_vendor_world(name, 40_000, 1000), &[1]), most),
-    });
+    let ratios = SIGNED_WORLDS
+        .map(|(name, most)| (name, relative_cost(&small_vendor_world(name, 6000, 200), "default", &[1, 2]), most));
     assert!(ratios.iter().all(|(_, ratio, most)| ratio <= most), "{ratios:?}");
 }
 
+/// Prints the table of `docs/reports/simulator.md`. The oracle knows what each host admits: its ratio shows how much of
+/// the saving a web allows. It foresees no ban, and it pays more for another page than the cost per success does.
 #[test]
 #[ignore = "the full worlds take minutes"]
 fn the_table_of_signed_requests() {
-    const SEEDS: [u64; 3] = [9001, 9002, 9003];
+    const SEEDS: [u64; 4] = [9001, 9002, 9003, 9004];
     let shipped = |name| fetchwise_simulate::MORE.iter().find(|world| world.0 == name).unwrap().1;
-    let mut sums = SIGNED_WORLDS.map(|_| 0.0);
-    for seed in SEEDS {
-        for (sum, (name, _)) in sums.iter_mut().zip(SIGNED_WORLDS) {
-            *sum += relative_cost(&World::parse(shipped(name), name).unwrap(), &[seed]);
-        }
-    }
-    for (sum, (name, most)) in sums.into_iter().zip(SIGNED_WORLDS) {
-        let mean = sum / SEEDS.len() as f64;
-        // The full I1 misses the bound of the small one with seed 9002.
+    for (name, most) in SIGNED_WORLDS {
+        let world = World::parse(shipped(name), name).unwrap();
+        let mean = |policy| SEEDS.map(|seed| relative_cost(&world, policy, &[seed])).iter().sum::<f64>() / 4.0;
+        let [default, oracle] = ["default", "oracle"].map(mean);
+        println!("{name}: mean {default:.3}, of the oracle {oracle:.3}");
+        // The full I1 misses the bound of the small one with three of these seeds.
         let most = if name == "I1" { 0.8 } else { most };
-        println!("{name}: mean {mean:.3}");
-        assert!(mean <= most, "{name}: {mean}");
+        assert!(default <= most, "{name}: {default}");
     }
 }
 
