@@ -113,7 +113,7 @@ fn breakdown(section: &mut Section, sites: usize, each: f64) {
             row("cells in use: domain and section, by two fetchers", cells(CELLS_USED)),
             row("cells still free: a suffix, by two fetchers, needs no more memory", cells(free)),
             row(
-                "the rest of the entry: pointer to more cells, pause, breaker, count, padding to a cache line",
+                "the rest of the entry: pointer to what few sites need, count, signals, site, two days",
                 layout.entry_bytes as f64 - cells(layout.entry_cells),
             ),
             row("the map: slot, hash and the slack of a table that doubles", each - layout.entry_bytes as f64),

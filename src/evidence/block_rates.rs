@@ -23,7 +23,7 @@ impl Evidence {
     /// Counts an attempt on its day for a domain, and changes nothing else.
     pub(crate) fn count_day(&self, domain: &str, at: Timestamp, is_banned: bool) {
         if let Some(day) = Day::of(at, is_banned) {
-            self.entry_or_new(Key::domain(domain), at, &self.guard()).days.add(day);
+            self.entry_or_new(Key::domain(domain), at, &self.guard()).days().add(day);
         }
     }
 
@@ -35,7 +35,7 @@ impl Evidence {
             return BanRate::default();
         };
         self.entry(Key::domain(domain), &self.guard())
-            .map_or_else(BanRate::default, |entry| entry.days.sum(first, today))
+            .map_or_else(BanRate::default, |entry| entry.days().sum(first, today))
     }
 
     /// Returns the time before which attempts may be missing in the daily counts; `None` if none are missing.

@@ -1,8 +1,9 @@
 //! Daily counts of requests and blocks per domain, for the last ninety UTC days.
 //!
-//! Only days with attempts take memory. The entry holds two days inline; each further seven need a chunk, and an
-//! expired day gives its slot to a new one. A domain therefore has at most `MAX_SLOTS` slots. Readers and writers use
-//! atomic loads and steps; a `OnceLock` guards the creation of a chunk, once in seven days.
+//! Only days with attempts take memory. The entry holds two days inline; the next seven lie in the part of an entry that
+//! few entries have, each further seven need a chunk, and an expired day gives its slot to a new one. A domain therefore
+//! has at most `MAX_SLOTS` slots. Readers and writers use atomic loads and steps; a `OnceLock` guards the creation of a
+//! chunk, once in seven days.
 //!
 //! Owns: the packing of a day into eight bytes, and the choice of the days that are kept.
 //!
@@ -57,17 +58,22 @@ impl BanRate {
     }
 }
 
-/// The daily counts of one domain.
+/// The first days of a domain.
 #[derive(Debug, Default)]
-pub(crate) struct Days {
-    slots: [AtomicU64; INLINE],
-    more: OnceLock<Box<Chunk>>,
+pub(crate) struct FirstDays([AtomicU64; INLINE]);
+
+/// Further days of a domain.
+#[derive(Debug, Default)]
+pub(crate) struct MoreDays {
+    slots: [AtomicU64; CHUNK],
+    next: OnceLock<Box<MoreDays>>,
 }
 
-#[derive(Debug, Default)]
-struct Chunk {
-    slots: [AtomicU64; CHUNK],
-    next: OnceLock<Box<Chunk>>,
+/// The daily counts of one domain. `R` has its further days, and is allocated when there are any.
+#[derive(Debug)]
+pub(crate) struct Days<'e, R> {
+    first: &'e FirstDays,
+    rare: &'e OnceLock<Box<R>>,
 }
 
 /// The counts of one day.
@@ -123,12 +129,17 @@ impl Day {
     }
 }
 
-impl Days {
-    /// Reads the first day to prefetch it.
-    #[cfg(feature = "journal")]
+impl FirstDays {
+    /// Reads the last slot to prefetch it.
     #[inline]
     pub(crate) fn touch(&self) -> u64 {
-        self.slots[0].load(Ordering::Relaxed)
+        self.0[INLINE - 1].load(Ordering::Relaxed)
+    }
+}
+
+impl<'e, R: Default + AsRef<MoreDays>> Days<'e, R> {
+    pub(crate) fn new(first: &'e FirstDays, rare: &'e OnceLock<Box<R>>) -> Self {
+        Self { first, rare }
     }
 
     /// Adds counts to their day, unless it has expired.
@@ -225,23 +236,27 @@ impl Days {
         self.each_slot(|slot| slot.store(0, Ordering::Relaxed));
     }
 
-    fn each_slot<'d>(&'d self, mut f: impl FnMut(&'d AtomicU64)) {
-        self.slots.iter().for_each(&mut f);
-        let mut next = &self.more;
-        while let Some(chunk) = next.get() {
+    fn each_slot(&self, mut f: impl FnMut(&'e AtomicU64)) {
+        self.first.0.iter().for_each(&mut f);
+        let mut next = self.rare.get().map(|rare| (**rare).as_ref());
+        while let Some(chunk) = next {
             chunk.slots.iter().for_each(&mut f);
-            next = &chunk.next;
+            next = chunk.next.get().map(|chunk| &**chunk);
         }
     }
 
     /// Allocates a chunk for more days; returns false when all chunks are allocated.
     fn grow(&self) -> bool {
-        let mut next = &self.more;
-        for _ in 0..MAX_CHUNKS {
-            match next.get() {
-                Some(chunk) => next = &chunk.next,
+        let Some(rare) = self.rare.get() else {
+            self.rare.get_or_init(Box::default);
+            return true;
+        };
+        let mut last = (**rare).as_ref();
+        for _ in 1..MAX_CHUNKS {
+            match last.next.get() {
+                Some(chunk) => last = chunk,
                 None => {
-                    next.get_or_init(Box::default);
+                    last.next.get_or_init(Box::default);
                     return true;
                 }
             }
@@ -267,7 +282,28 @@ mod tests {
         Day { day, attempts, banned }
     }
 
-    fn slots(days: &Days) -> usize {
+    #[derive(Default)]
+    struct Domain {
+        first: FirstDays,
+        rare: OnceLock<Box<Rare>>,
+    }
+
+    #[derive(Default)]
+    struct Rare(MoreDays);
+
+    impl AsRef<MoreDays> for Rare {
+        fn as_ref(&self) -> &MoreDays {
+            &self.0
+        }
+    }
+
+    impl Domain {
+        fn days(&self) -> Days<'_, Rare> {
+            Days::new(&self.first, &self.rare)
+        }
+    }
+
+    fn slots(days: &Days<'_, Rare>) -> usize {
         let mut slots = 0;
         days.each_slot(|_| slots += 1);
         slots
@@ -275,7 +311,8 @@ mod tests {
 
     #[test]
     fn a_site_with_requests_on_two_days_needs_no_allocation() {
-        let days = Days::default();
+        let domain = Domain::default();
+        let days = domain.days();
         for n in 0..1000 {
             days.add(day(20_000 + n % 2, 1, u32::from(n % 5 == 0)));
         }
@@ -285,19 +322,21 @@ mod tests {
 
     #[test]
     fn a_site_with_requests_every_day_for_years_has_a_bounded_number_of_slots() {
-        let days = Days::default();
+        let domain = Domain::default();
+        let days = domain.days();
         for n in 0..1000 {
             days.add(day(20_000 + n, 2, 1));
         }
         assert!(slots(&days) <= MAX_SLOTS, "{}", slots(&days));
         assert_eq!(days.all(), (910..1000).map(|n| day(20_000 + n, 2, 1)).collect::<Vec<_>>());
         assert_eq!(days.sum(20_993, 20_999), BanRate { attempts: 14, banned: 7 });
-        assert_eq!((size_of::<Days>(), size_of::<Chunk>()), (32, 72), "sizes that the docs state");
+        assert_eq!((size_of::<FirstDays>(), size_of::<MoreDays>()), (16, 72), "sizes that the docs state");
     }
 
     #[test]
     fn counts_saturate_without_overflow() {
-        let days = Days::default();
+        let domain = Domain::default();
+        let days = domain.days();
         days.add(day(7, MAX_COUNT as u32 - 1, 5));
         (0..3).for_each(|_| days.add(day(7, 1, 1)));
         assert_eq!(days.all(), [day(7, MAX_COUNT as u32, 6)]);
@@ -306,7 +345,8 @@ mod tests {
     #[test]
     fn concurrent_counts_lose_nothing() {
         for _ in 0..50 {
-            let days = Days::default();
+            let domain = Domain::default();
+            let days = domain.days();
             std::thread::scope(|scope| {
                 for thread in 0..4u16 {
                     let days = &days;
@@ -330,7 +370,8 @@ mod tests {
             back_to in 0..90u16,
             back in 0..20usize,
         ) {
-            let days = Days::default();
+            let domain = Domain::default();
+            let days = domain.days();
             let mut model = BTreeMap::<u16, (u64, u64)>::new();
             let newest = events.iter().map(|(day, _)| *day).max().unwrap();
             for (number, banned) in &events {

@@ -9,7 +9,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use crate::evidence::daily_block_counts::Days;
+use crate::evidence::daily_block_counts::{Days, FirstDays, MoreDays};
 use crate::evidence::decayed_counts::{DecayedCounts, Weights};
 use crate::evidence::host_signal_slots::HostSignalSlots;
 use fetchwise_types::heuristic::url::ContentKind;
@@ -95,23 +95,35 @@ impl Group {
 // The order puts the fields that every decision reads into as few cache lines as possible.
 #[repr(C)]
 pub(crate) struct Entry {
-    more: OnceLock<Box<Chunk>>,
-    breakers: OnceLock<Box<BreakerChunk>>,
-    paused_until_ms: AtomicI64,
+    rare: OnceLock<Box<Rare>>,
     /// Attempts that counted, by any fetcher.
     pub(crate) attempts: AtomicU32,
     /// Whether other domains of the site have a cell here.
     has_others: AtomicBool,
-    /// The signals that the domain showed, and those that any domain of the site of its name showed last. With them the
-    /// cells of a [`SharedEntry`] begin at a cache line.
+    /// The signals that the domain showed, and those that any domain of the site of its name showed last.
     pub(crate) signals: HostSignalSlots,
     pub(crate) site_signals: HostSignalSlots,
-    cells: [DecayedCounts; INLINE_CELLS],
-    /// Daily counts of the domain's attempts and blocks. They follow the cells, since no decision reads them.
-    pub(crate) days: Days,
-    /// The hash of the domain's site; 0 if that is the domain itself or unknown. It follows the days for the same
-    /// reason.
+    /// The hash of the domain's site; 0 if that is the domain itself or unknown.
     site: AtomicU64,
+    /// The first daily counts of the domain's attempts and blocks. With them the cells of a [`SharedEntry`] begin at a
+    /// cache line.
+    first_days: FirstDays,
+    cells: [DecayedCounts; INLINE_CELLS],
+}
+
+/// What few entries need, allocated for those that do.
+#[derive(Debug, Default)]
+struct Rare {
+    more: OnceLock<Box<Chunk>>,
+    paused_until_ms: AtomicI64,
+    breakers: BreakerChunk,
+    days: MoreDays,
+}
+
+impl AsRef<MoreDays> for Rare {
+    fn as_ref(&self) -> &MoreDays {
+        &self.days
+    }
 }
 
 /// An entry that all domains share and all threads write to. Each of its cells has its own cache line, so that a write
@@ -142,6 +154,10 @@ impl Chunk {
         Box::new(Self { cells: (0..len).map(|_| DecayedCounts::default()).collect(), next: OnceLock::new() })
     }
 
+    fn next(&self) -> Option<&Self> {
+        self.next.get().map(|chunk| &**chunk)
+    }
+
     /// Returns the length of the next chunk.
     fn next_len(&self) -> usize {
         let used = self.cells.iter().filter(|cell| cell.tag() != 0).count();
@@ -158,24 +174,29 @@ fn window(cells: &[DecayedCounts], group: Group) -> impl Iterator<Item = &Decaye
 }
 
 impl Entry {
-    /// Prefetches the inline cells into the processor's cache. With a million domains they are in no cache, and
-    /// fetching all of them at once takes as long as fetching one.
+    /// Prefetches the header and the inline cells into the processor's cache. With a million domains they are in no
+    /// cache, and fetching all of them at once takes as long as fetching one.
     #[inline]
     pub(crate) fn touch(&self) {
-        // Relaxed: the value read is discarded.
-        let cells = self.cells[..TOUCHED_CELLS].iter();
-        let lines = cells.fold(self.attempts.load(Ordering::Relaxed), |sum, cell| sum ^ cell.touch());
+        // The header may begin anywhere in a line: both ends are read. Relaxed: the values are discarded.
+        let header = self.attempts.load(Ordering::Relaxed) ^ self.first_days.touch() as u32;
+        let lines = self.cells[..TOUCHED_CELLS].iter().fold(header, |sum, cell| sum ^ cell.touch());
         std::hint::black_box(lines);
     }
 
-    /// Prefetches what an attempt of the domain changes: the lines of [`touch`](Self::touch), and those behind the
-    /// cells. They lie in a seventh and eighth line that no decision reads.
-    #[cfg(feature = "journal")]
+    /// Returns the first further cells, if there are any.
     #[inline]
-    pub(crate) fn touch_to_learn(&self) {
-        self.touch();
-        // Relaxed: the values read are discarded.
-        std::hint::black_box(self.days.touch() ^ self.site.load(Ordering::Relaxed));
+    fn more(&self) -> Option<&Chunk> {
+        self.rare.get()?.more.get().map(|chunk| &**chunk)
+    }
+
+    fn rare_or_new(&self) -> &Rare {
+        self.rare.get_or_init(Box::default)
+    }
+
+    /// Returns the daily counts of the domain's attempts and blocks.
+    pub(crate) fn days(&self) -> Days<'_, impl Default + AsRef<MoreDays>> {
+        Days::new(&self.first_days, &self.rare)
     }
 
     /// Calls `f` for each fetcher that has a cell in `group`.
@@ -192,10 +213,10 @@ impl Entry {
                 tag => visit(tag, cell),
             }
         }
-        let mut next = &self.more;
-        while let Some(chunk) = next.get() {
+        let mut next = self.more();
+        while let Some(chunk) = next {
             window(&chunk.cells, group).for_each(|cell| visit(cell.tag(), cell));
-            next = &chunk.next;
+            next = chunk.next();
         }
     }
 
@@ -247,7 +268,7 @@ impl Entry {
         if let Some(cell) = self.cells.iter().find(|cell| cell.claim(tag)) {
             return Some(cell);
         }
-        let mut chunk = self.more.get_or_init(|| Chunk::of(WINDOW));
+        let mut chunk = self.rare_or_new().more.get_or_init(|| Chunk::of(WINDOW));
         for _ in 1..MAX_CHUNKS {
             if let Some(cell) = window(&chunk.cells, group).find(|cell| cell.claim(tag)) {
                 return Some(cell);
@@ -269,10 +290,10 @@ impl Entry {
             }
         };
         visit(&self.cells);
-        let mut next = &self.more;
-        while let Some(chunk) = next.get() {
+        let mut next = self.more();
+        while let Some(chunk) = next {
             visit(&chunk.cells);
-            next = &chunk.next;
+            next = chunk.next();
         }
     }
 
@@ -310,7 +331,7 @@ impl Entry {
             });
         });
         self.attempts.store(0, Ordering::Relaxed);
-        self.days.clear();
+        self.days().clear();
         self.signals.clear();
         self.site_signals.clear();
         self.set_paused_until(None);
@@ -332,7 +353,7 @@ impl Entry {
     /// Returns the time until which the host is paused, if it ever was.
     pub(crate) fn paused_until(&self) -> Option<Timestamp> {
         // Relaxed: an independent value; a reader that misses it lets one more request through.
-        match self.paused_until_ms.load(Ordering::Relaxed) {
+        match self.rare.get()?.paused_until_ms.load(Ordering::Relaxed) {
             0 => None,
             ms => Some(Timestamp::from_millis(ms)),
         }
@@ -340,14 +361,21 @@ impl Entry {
 
     /// Sets or clears the host's pause.
     pub(crate) fn set_paused_until(&self, until: Option<Timestamp>) {
-        self.paused_until_ms.store(until.map_or(0, Timestamp::as_millis), Ordering::Relaxed);
+        let rare = match until {
+            Some(_) => Some(self.rare_or_new()),
+            None => self.rare.get().map(|rare| &**rare),
+        };
+        if let Some(rare) = rare {
+            rare.paused_until_ms.store(until.map_or(0, Timestamp::as_millis), Ordering::Relaxed);
+        }
     }
 
     /// Replaces the pause if it is still `seen`. The caller that succeeds may make the trial request.
     pub(crate) fn swap_paused_until(&self, seen: Timestamp, next: Timestamp) -> bool {
-        self.paused_until_ms
-            .compare_exchange(seen.as_millis(), next.as_millis(), Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
+        let paused_until_ms = self.rare.get().map(|rare| &rare.paused_until_ms);
+        paused_until_ms.is_some_and(|ms| {
+            ms.compare_exchange(seen.as_millis(), next.as_millis(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        })
     }
 
     /// Returns the breaker of `fetcher`, which is closed if no block was ever recorded.
@@ -357,7 +385,8 @@ impl Entry {
 
     /// Returns whether any fetcher was ever blocked here.
     pub(crate) fn has_breakers(&self) -> bool {
-        self.breakers.get().is_some()
+        // Slots are taken in order. Relaxed: a reader that misses the first block sees the breaker closed.
+        self.rare.get().is_some_and(|rare| rare.breakers.slots[0].load(Ordering::Relaxed) != 0)
     }
 
     /// Counts a block, or closes the breaker after a success.
@@ -381,22 +410,18 @@ impl Entry {
     }
 
     fn each_breaker_slot(&self, mut f: impl FnMut(&AtomicU64)) {
-        let mut next = &self.breakers;
-        while let Some(chunk) = next.get() {
+        let mut next = self.rare.get().map(|rare| &rare.breakers);
+        while let Some(chunk) = next {
             chunk.slots.iter().for_each(&mut f);
-            next = &chunk.next;
+            next = chunk.next.get().map(|chunk| &**chunk);
         }
     }
 
     fn breaker_slot(&self, fetcher: FetcherId, make: bool) -> Option<&AtomicU64> {
         let mine = |packed: u64| packed >> (64 - FETCHER_BITS) == u64::from(fetcher.0) + 1;
-        let mut next = &self.breakers;
+        let rare = if make { self.rare_or_new() } else { self.rare.get()? };
+        let mut chunk = &rare.breakers;
         loop {
-            let chunk = match next.get() {
-                Some(chunk) => chunk,
-                None if make => next.get_or_init(Box::default),
-                None => return None,
-            };
             for slot in &chunk.slots {
                 let packed = slot.load(Ordering::Relaxed);
                 if mine(packed) {
@@ -414,7 +439,11 @@ impl Entry {
                     }
                 }
             }
-            next = &chunk.next;
+            chunk = match chunk.next.get() {
+                Some(next) => next,
+                None if make => chunk.next.get_or_init(Box::default),
+                None => return None,
+            };
         }
     }
 }
@@ -503,9 +532,33 @@ mod tests {
     }
 
     #[test]
+    fn the_sizes_are_those_that_the_docs_state() {
+        assert_eq!((size_of::<Entry>(), size_of::<DecayedCounts>(), INLINE_CELLS), (448, 64, 6));
+        assert_eq!((size_of::<Rare>(), size_of::<BreakerChunk>(), size_of::<MoreDays>()), (136, 40, 72));
+    }
+
+    #[test]
+    fn a_plain_domain_needs_no_second_allocation() {
+        let (entry, at) = (Entry::default(), Timestamp::from_millis(1_800_000_000_000));
+        for level in [Level::Own, Level::Path, Level::Suffix] {
+            for fetcher in 0..2 {
+                assert!(entry.claim(Group::new(level, ContentKind::Page, 7 << 20), FetcherId(fetcher)).is_some());
+            }
+        }
+        entry.update_breaker(FetcherId(0), at, false);
+        entry.set_paused_until(None);
+        assert!(entry.rare.get().is_none() && !entry.has_breakers() && entry.paused_until().is_none());
+        entry.set_paused_until(Some(at));
+        assert!(entry.rare.get().is_some() && !entry.has_breakers());
+        assert_eq!(entry.paused_until(), Some(at));
+        entry.update_breaker(FetcherId(0), at, true);
+        assert!(entry.has_breakers());
+    }
+
+    #[test]
     fn memory_grows_with_the_number_of_cells() {
         let len = |entry: &Entry| {
-            let chunks = std::iter::successors(entry.more.get(), |chunk| chunk.next.get());
+            let chunks = std::iter::successors(entry.more(), |chunk| chunk.next());
             chunks.map(|chunk| chunk.cells.len()).sum::<usize>()
         };
         // All names that a selector can know, in groups of the entry's own key.

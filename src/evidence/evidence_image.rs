@@ -148,7 +148,7 @@ impl Evidence {
                 let [[a, b], [c, d]] = [entry.signals.all(), entry.site_signals.all()];
                 let shown = [a, b, c, d].map(slot);
                 image.push(EntryAddress { kind: EntryAddress::MAP, key }, entry, shown, |total| total * down >= least);
-                let days = entry.days.all();
+                let days = entry.days().all();
                 if days.last().is_some_and(|last| last.day >= days_from) {
                     image.days.extend(days.into_iter().map(|day| DayRow { key, day }));
                 }
@@ -277,10 +277,10 @@ impl Evidence {
                         match how {
                             CombineMode::Subtract => {
                                 if let Some(entry) = self.entry(Key(*key), &guard) {
-                                    entry.days.subtract(*day);
+                                    entry.days().subtract(*day);
                                 }
                             }
-                            _ => self.entry_or_new(Key(*key), image.as_of, &guard).days.add(*day),
+                            _ => self.entry_or_new(Key(*key), image.as_of, &guard).days().add(*day),
                         }
                     }
                 });
@@ -325,7 +325,7 @@ impl Evidence {
             while let Some((DayRow { key, day }, rest)) = days.split_first()
                 && *key == row.address.key
             {
-                entry.days.add(*day);
+                entry.days().add(*day);
                 days = rest;
             }
             for CellRow { tag, raw } in own_cells {
@@ -367,7 +367,7 @@ impl Evidence {
             entry.attempts.fetch_add(row.attempts, Ordering::Relaxed);
         }
         for DayRow { key, day } in days {
-            self.entry_or_new(Key(*key), as_of, &guard).days.add(*day);
+            self.entry_or_new(Key(*key), as_of, &guard).days().add(*day);
         }
     }
 }

@@ -91,7 +91,7 @@ impl Evidence {
                 let [[a, b], [c, d]] = [entry.signals.all(), entry.site_signals.all()];
                 let address = EntryAddress { kind: EntryAddress::MAP, key };
                 group.push(address, entry, [a, b, c, d].map(slot), |total| total * down >= FADED);
-                let days = entry.days.all();
+                let days = entry.days().all();
                 if days.last().is_some_and(|last| last.day >= days_from) {
                     group.days.extend(days.into_iter().map(|day| DayRow { key, day }));
                 }

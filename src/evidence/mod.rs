@@ -371,7 +371,7 @@ impl Evidence {
                 let (before, after) = cell.add(&decay, change.up, &change.what, role.is_recent() && !is_late, writers);
                 if role == CellRole::Domain {
                     if let Some(day) = Day::of(at, is_banned) {
-                        entry.days.add(day);
+                        entry.days().add(day);
                     }
                     // Relaxed: the counter seeds a hash, and a stale value gives the seed before.
                     writers.count(&entry.attempts);
@@ -430,7 +430,7 @@ impl Evidence {
     #[cfg(feature = "journal")]
     pub(crate) fn touch(&self, hashes: &[u64]) {
         let guard = self.guard();
-        hashes.iter().filter_map(|hash| self.entries.get(hash, &guard)).for_each(Entry::touch_to_learn);
+        hashes.iter().filter_map(|hash| self.entries.get(hash, &guard)).for_each(Entry::touch);
     }
 
     fn change_by(&self, attempt: &impl Observation, registry: &Registry) -> Option<AttemptChange> {

@@ -18,7 +18,7 @@ impl Evidence {
         if let Some((domain, day)) = domain_of(attempt).zip(Day::of(facts.at, facts.is_banned)).filter(|_| with_domain)
             && let Some(entry) = self.entry(Key::domain(domain), &self.guard())
         {
-            entry.days.subtract(day);
+            entry.days().subtract(day);
         }
         let Some(change) = self.change_by(attempt, registry) else { return };
         let wants = |role| with_domain || !matches!(role, CellRole::Domain | CellRole::Path | CellRole::Suffix);

@@ -21,9 +21,21 @@ impl AlignedBuf {
 
     /// A copy of other bytes.
     pub fn copy_of(bytes: &[u8]) -> Self {
-        let mut buf = Self::zeroed(bytes.len());
-        buf.bytes_mut().copy_from_slice(bytes);
-        buf
+        let mut memory: Vec<u8> = Vec::with_capacity(bytes.len() + 15);
+        // As in `zeroed`; the memory is filled once only.
+        let start = memory.as_ptr().align_offset(16).min(15);
+        memory.resize(start, 0);
+        memory.extend_from_slice(bytes);
+        Self { bytes: memory, start, len: bytes.len() }
+    }
+
+    /// These bytes where they are if they start at such an address, else a copy in `self`.
+    pub(crate) fn borrow_or_copy<'a>(&'a mut self, bytes: &'a [u8]) -> &'a [u8] {
+        if bytes.as_ptr().align_offset(16) == 0 {
+            return bytes;
+        }
+        *self = Self::copy_of(bytes);
+        self.bytes()
     }
 
     /// The bytes.

@@ -214,10 +214,11 @@ fn different_records(
     seqs: &[u64],
     records: &[RecordRef<'_>],
 ) -> Option<Vec<usize>> {
-    let aligned = AlignedBuf::copy_of(payload);
+    let mut copy = AlignedBuf::default();
+    let payload = copy.borrow_or_copy(payload);
     let (mut different, mut at) = (Vec::new(), 0);
-    BlockHead::decode(aligned.bytes(), span_of_seqs(seqs)?)?
-        .unpack(aligned.bytes(), format, &mut |record| {
+    BlockHead::decode(payload, span_of_seqs(seqs)?)?
+        .unpack(payload, format, &mut |record| {
             if records.get(at) != Some(&record) {
                 different.push(at);
             }

@@ -59,10 +59,12 @@ impl Batch {
 
     /// Packs the records into a block. Returns the memory that they took; `None` if they cannot be packed.
     pub(super) fn pack(&mut self, format: &dyn BlockFormat) -> Option<Vec<u8>> {
-        // Records are read in place, and a Vec's bytes may start anywhere.
-        let unpacked = AlignedBuf::copy_of(self.bytes.get(FRAME_HEADER_LEN..)?);
+        // Records are read in place. A Vec's bytes may start anywhere, but with most allocators they start at a multiple
+        // of 16, and so does what follows the header.
+        let mut copy = AlignedBuf::default();
+        let unpacked = copy.borrow_or_copy(self.bytes.get(FRAME_HEADER_LEN..)?);
         let seqs: Vec<u64> = (self.first_seq..self.next_seq()).collect();
-        let block = pack_block(format, unpacked.bytes(), &seqs)?;
+        let block = pack_block(format, unpacked, &seqs)?;
         let mut bytes = Vec::with_capacity(FRAME_HEADER_LEN + block.len().next_multiple_of(16));
         bytes.resize(FRAME_HEADER_LEN, 0);
         bytes.extend_from_slice(&block);

@@ -8,15 +8,19 @@
 //!
 //! Must not know: frames, files, what attempts teach.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, RandomState};
 use std::mem::{align_of, offset_of, size_of};
 
 use fetchwise_log::{Block, BlockFormat, PackedBlock, RecordRef, UnpackError, get_varint, put_varint};
+use rkyv::util::AlignedVec;
 use rkyv::{Archive, Serialize};
 
 use super::codes::{NONE, OTHER, V2, kind};
-use super::records::{ArchivedAttemptV2, AttemptV1, AttemptV2, HeaderV1, TagV1, access, bytes_of};
+use super::records::{ArchivedAttemptV2, AttemptV1, AttemptV2, HeaderV1, TagV1, access, bytes_in, bytes_of};
+use crate::evidence::PrehashedHasher;
 
 /// Schema version of a block.
 pub(super) const V3: u16 = 3;
@@ -111,6 +115,9 @@ const SHAPE_TEXTS: u32 = 48;
 /// The most bytes that the values of a block have, as many as a frame.
 pub(super) const MAX_VALUE_BYTES: usize = 16 << 20;
 
+/// The most headers or heuristics that memory is reserved for before they are read, since their number may be forged.
+const RESERVED: usize = 16;
+
 /// Columns of the cold part, in order.
 pub(super) const COLUMNS: usize = 10;
 pub(super) const ID_TIMES: usize = 0;
@@ -196,46 +203,136 @@ impl<'a> Row<'a> {
             shadow,
         ]
     }
+
+    /// The outcome, with its weight as bits so that it can be compared.
+    fn outcome(&self, names: [u32; 5]) -> Outcome {
+        let (v1, v2) = (&self.attempt.v1, self.attempt);
+        let codes = [v1.error, v1.source, v1.hint, v2.rule, v2.arm, u8::from(v1.success), u8::from(v1.is_banned)];
+        (v1.weight.to_native().to_bits(), names, v1.try_no.to_native(), v1.http_status.to_native(), codes)
+    }
 }
 
 /// Gives numbers to values, in the order in which they come.
-struct Numbering<T> {
+struct Numbering<T, S = RandomState> {
     all: Vec<T>,
-    numbers: HashMap<T, usize>,
+    numbers: HashMap<T, usize, S>,
 }
 
-impl<T: Clone + Eq + std::hash::Hash> Numbering<T> {
+/// Numbers of keys, which are hashes already.
+type KeyNumbering = Numbering<u64, BuildHasherDefault<PrehashedHasher>>;
+
+/// Values with a smaller number are found by comparing, which is faster than hashing. Most attempts of a batch end in
+/// one of a few ways.
+const COMPARED: usize = 8;
+
+impl<T: Clone + Eq + Hash, S: BuildHasher + Default> Numbering<T, S> {
     fn new() -> Self {
-        Self { all: Vec::new(), numbers: HashMap::new() }
+        Self { all: Vec::new(), numbers: HashMap::default() }
     }
 
-    fn number(&mut self, value: &T) -> usize {
-        match self.numbers.get(value) {
-            Some(&number) => number,
-            None => {
-                self.all.push(value.clone());
-                self.numbers.insert(value.clone(), self.all.len() - 1);
-                self.all.len() - 1
+    fn number<Q>(&mut self, value: &Q) -> usize
+    where
+        T: Borrow<Q>,
+        Q: ToOwned<Owned = T> + Eq + Hash + ?Sized,
+    {
+        if let Some(number) = self.all.iter().take(COMPARED).position(|known| known.borrow() == value) {
+            return number;
+        }
+        if let Some(&number) = self.numbers.get(value) {
+            return number;
+        }
+        let number = self.all.len();
+        self.all.push(value.to_owned());
+        self.numbers.insert(value.to_owned(), number);
+        number
+    }
+}
+
+/// How the value of a header or heuristic is stored.
+#[derive(Clone, Copy)]
+enum Found {
+    Derived(Derived),
+    /// The text with this number.
+    Text(u32),
+    Literal,
+}
+
+/// What all rows say in texts, looked up once.
+struct Findings<'a> {
+    /// The texts that have a number.
+    texts: Vec<&'a str>,
+    /// Of each row, as in [`Row::names`]: numbers plus one, 0 for the empty text.
+    names: Vec<[u32; 5]>,
+    /// Of each row, its headers' values and then its heuristics'.
+    values: Vec<Found>,
+}
+
+impl<'a> Findings<'a> {
+    /// The texts that get a number are names of outcomes, and values that occur twice; the most frequent come first.
+    fn of(rows: &[Option<Row<'a>>]) -> Self {
+        let (mut seen, mut counts) = (Numbering::<&str>::new(), Vec::<(usize, bool)>::new());
+        let mut see = |text: &'a str, is_name: bool| {
+            let number = seen.number(&text);
+            counts.resize(seen.all.len(), (0, false));
+            let (count, is_any_name) = &mut counts[number];
+            *count += usize::from(!is_name);
+            *is_any_name |= is_name;
+            number as u32
+        };
+        let (mut names, mut values, mut earlier) = (Vec::with_capacity(rows.len()), Vec::new(), Vec::new());
+        for row in rows.iter().flatten() {
+            names.push(row.names().map(|name| match name {
+                "" => 0,
+                name => see(name, true) + 1,
+            }));
+            let mut text = |value| Found::Text(see(value, false));
+            let v1 = &row.attempt.v1;
+            values.extend(v1.response_headers.iter().map(|header| text(header.value.as_str())));
+            let (url, host) = (v1.url.as_str(), host(v1.url.as_str()));
+            earlier.clear();
+            for tag in v1.heuristics.iter() {
+                let value = tag.value.as_str();
+                values.push(derive(value, url, host, &earlier).map_or_else(|| text(value), Found::Derived));
+                earlier.push(value);
             }
         }
+        let is_kept = |number: &u32| matches!(counts[*number as usize], (2.., _) | (_, true));
+        let mut kept: Vec<u32> = (0..seen.all.len() as u32).filter(is_kept).collect();
+        kept.sort_unstable_by_key(|&seen_as| (Reverse(counts[seen_as as usize].0), seen.all[seen_as as usize]));
+        let mut numbers = vec![None; seen.all.len()];
+        for (number, &seen_as) in (0..).zip(&kept) {
+            numbers[seen_as as usize] = Some(number);
+        }
+        for name in names.iter_mut().flatten().filter(|name| **name > 0) {
+            // Each name is kept.
+            *name = numbers[*name as usize - 1].map_or(0, |number: u32| number + 1);
+        }
+        for value in &mut values {
+            if let Found::Text(seen_as) = *value {
+                *value = numbers[seen_as as usize].map_or(Found::Literal, Found::Text);
+            }
+        }
+        Self { texts: kept.into_iter().map(|seen_as| seen.all[seen_as as usize]).collect(), names, values }
     }
 }
 
 /// The columns being filled.
-struct Packer<'a> {
-    texts: HashMap<&'a str, u32>,
+#[derive(Default)]
+struct Packer {
     cold: [Vec<u8>; COLUMNS],
 }
 
-impl<'a> Packer<'a> {
-    fn pack(records: &[RecordRef<'a>], rows: &[Option<Row<'a>>]) -> Option<PackedBlock> {
+impl Packer {
+    fn pack(records: &[RecordRef<'_>], rows: &[Option<Row<'_>>]) -> Option<PackedBlock> {
         let times = || rows.iter().flatten().map(Row::at);
         let base_ms = times().min()?;
         let is_wide = times().any(|at| at.checked_sub(base_ms).is_none_or(|span| u32::try_from(span).is_err()));
-        let texts = common_texts(rows);
-        let numbers = (0..).zip(&texts).map(|(number, text)| (*text, number)).collect();
-        let mut packer = Packer { texts: numbers, cold: Default::default() };
-        let (mut keys, mut outcomes, mut shapes) = (Numbering::new(), Numbering::new(), Numbering::new());
+        let Findings { texts, names, values } = Findings::of(rows);
+        let (mut names, mut values) = (names.into_iter(), values.into_iter());
+        let mut packer = Self::default();
+        let (mut keys, mut outcomes) = (KeyNumbering::new(), Numbering::<Outcome>::new());
+        keys.numbers.reserve(rows.len());
+        let (mut shapes, mut shape) = (Numbering::<Vec<u8>>::new(), Vec::new());
         let mut hot = HotV3 {
             base_ms,
             texts: texts.iter().map(|text| (*text).to_owned()).collect(),
@@ -262,13 +359,14 @@ impl<'a> Packer<'a> {
             }
             hot.took.push(u32::try_from(v1.duration_ms.to_native()).ok()?);
             hot.key.push(u16::try_from(keys.number(&row.key_hash)).ok()?);
-            let outcome = packer.outcome(row);
+            let outcome = row.outcome(names.next()?);
             hot.outcome.push(u16::try_from(outcomes.number(&outcome)).ok()?);
             hot.id.push(*v1.id.last_chunk()?);
             put_signed(&mut packer.cold[ID_TIMES], row.id_time().wrapping_sub(row.at()));
             put_text(&mut packer.cold, (URL_LENS, URLS), v1.url.as_str());
-            let shape = packer.shape(row);
-            put_varint(&mut packer.cold[SHAPES], shapes.number(&shape) as u64);
+            shape.clear();
+            packer.put_shape(row, &mut values, &mut shape)?;
+            put_varint(&mut packer.cold[SHAPES], shapes.number(&shape[..]) as u64);
         }
         for shape in &shapes.all {
             put_varint(&mut packer.cold[SHAPE_TABLE], shape.len() as u64);
@@ -276,7 +374,7 @@ impl<'a> Packer<'a> {
         }
         hot.keys = keys.all;
         hot.outcomes = outcomes.all.into_iter().map(OutcomeV3::from).collect();
-        let mut cold = Vec::new();
+        let mut cold = Vec::with_capacity(packer.cold.iter().map(|column| column.len() + 4).sum());
         for column in &packer.cold {
             cold.extend_from_slice(&u32::try_from(column.len()).ok()?.to_le_bytes());
             cold.extend_from_slice(column);
@@ -294,22 +392,11 @@ impl<'a> Packer<'a> {
         out.extend_from_slice(record.payload);
     }
 
-    /// The outcome, with its weight as bits so that it can be compared.
-    fn outcome(&self, row: &Row<'_>) -> Outcome {
+    /// Appends to `shape` which headers and heuristics an attempt has, and how their values are found. What differs
+    /// between attempts of one shape goes to other columns.
+    fn put_shape(&mut self, row: &Row<'_>, found: &mut impl Iterator<Item = Found>, shape: &mut Vec<u8>) -> Option<()> {
         let (v1, v2) = (&row.attempt.v1, row.attempt);
-        let names = row.names().map(|name| match name {
-            "" => 0,
-            name => self.texts.get(name).map_or(0, |number| number + 1),
-        });
-        let codes = [v1.error, v1.source, v1.hint, v2.rule, v2.arm, u8::from(v1.success), u8::from(v1.is_banned)];
-        (v1.weight.to_native().to_bits(), names, v1.try_no.to_native(), v1.http_status.to_native(), codes)
-    }
-
-    /// Which headers and heuristics an attempt has, and how their values are found. What differs between attempts of one
-    /// shape goes to other columns.
-    fn shape(&mut self, row: &Row<'a>) -> Vec<u8> {
-        let (v1, v2) = (&row.attempt.v1, row.attempt);
-        let mut shape = vec![u8::from(v1.link.is_some())];
+        shape.push(u8::from(v1.link.is_some()));
         if let Some(link) = v1.link.as_ref() {
             put_text(&mut self.cold, (LITERAL_LENS, LITERALS), link.as_str());
         }
@@ -318,48 +405,42 @@ impl<'a> Packer<'a> {
             shape.push(u8::from(value.is_some()));
             self.cold[FLOATS].extend(value.iter().flat_map(|value| value.to_le_bytes()));
         }
-        put_varint(&mut shape, v1.response_headers.len() as u64);
+        put_varint(shape, v1.response_headers.len() as u64);
         for header in v1.response_headers.iter() {
-            put_name(&mut shape, header.name.as_str());
-            self.put_value(&mut shape, header.value.as_str());
+            put_name(shape, header.name.as_str());
+            self.put_value(shape, header.value.as_str(), found.next()?);
         }
-        put_varint(&mut shape, v1.heuristics.len() as u64);
-        let url = v1.url.as_str();
-        let mut values: Vec<&str> = Vec::with_capacity(v1.heuristics.len());
+        put_varint(shape, v1.heuristics.len() as u64);
         for tag in v1.heuristics.iter() {
             shape.push(tag.kind);
             if tag.kind == OTHER {
-                put_name(&mut shape, tag.kind_other.as_str());
+                put_name(shape, tag.kind_other.as_str());
             }
             let importance = tag.importance.as_ref().map(|importance| importance.to_native());
             shape.push(u8::from(importance.is_some()));
             self.cold[FLOATS].extend(importance.iter().flat_map(|value| value.to_le_bytes()));
-            let value = tag.value.as_str();
-            match derive(value, url, &values) {
-                Some(Derived { op, k, j, len }) => {
-                    shape.push(op);
-                    shape.extend(k);
-                    shape.extend(j);
-                    len.iter().for_each(|&len| put_varint(&mut self.cold[NUMBERS], len as u64));
-                }
-                None => self.put_value(&mut shape, value),
-            }
-            values.push(value);
+            self.put_value(shape, tag.value.as_str(), found.next()?);
         }
-        shape
+        Some(())
     }
 
-    fn put_value(&mut self, shape: &mut Vec<u8>, value: &str) {
-        match self.texts.get(value) {
-            Some(&number) if number < SHAPE_TEXTS => {
+    fn put_value(&mut self, shape: &mut Vec<u8>, value: &str, found: Found) {
+        match found {
+            Found::Derived(Derived { op, k, j, len }) => {
+                shape.push(op);
+                shape.extend(k);
+                shape.extend(j);
+                len.iter().for_each(|&len| put_varint(&mut self.cold[NUMBERS], len as u64));
+            }
+            Found::Text(number) if number < SHAPE_TEXTS => {
                 shape.push(op::TEXT);
                 put_varint(shape, u64::from(number));
             }
-            Some(&number) => {
+            Found::Text(number) => {
                 shape.push(op::NEXT_TEXT);
                 put_varint(&mut self.cold[NUMBERS], u64::from(number));
             }
-            None => {
+            Found::Literal => {
                 shape.push(op::LITERAL);
                 put_text(&mut self.cold, (LITERAL_LENS, LITERALS), value);
             }
@@ -394,6 +475,7 @@ impl From<Outcome> for OutcomeV3 {
 }
 
 /// A value that can be told from the URL and from earlier values.
+#[derive(Clone, Copy)]
 struct Derived {
     op: u8,
     k: Option<u8>,
@@ -401,7 +483,7 @@ struct Derived {
     len: Option<usize>,
 }
 
-fn derive(value: &str, url: &str, values: &[&str]) -> Option<Derived> {
+fn derive(value: &str, url: &str, host: &str, values: &[&str]) -> Option<Derived> {
     // Flags and numbers are texts.
     if value.len() < 4 || value == "true" {
         return None;
@@ -411,7 +493,7 @@ fn derive(value: &str, url: &str, values: &[&str]) -> Option<Derived> {
         let (k, j) = (k.map(place), j.map(place));
         (k != Some(None) && j != Some(None)).then_some(Derived { op, k: k.flatten(), j: j.flatten(), len })
     };
-    if value == host(url) {
+    if value == host {
         return found(op::HOST, None, None, None);
     }
     if let Some(k) = values.iter().position(|earlier| *earlier == value) {
@@ -431,8 +513,7 @@ fn derive(value: &str, url: &str, values: &[&str]) -> Option<Derived> {
 
 /// The host in the text of a URL, without user and port, and without `www.`.
 pub(super) fn host(url: &str) -> &str {
-    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-    let authority = rest.find(['/', '?', '#']).and_then(|end| rest.get(..end)).unwrap_or(rest);
+    let authority = up_to_delimiter(after_scheme(url).unwrap_or_default());
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     let host = host.split_once(':').map_or(host, |(host, _)| host);
     host.strip_prefix("www.").unwrap_or(host)
@@ -440,34 +521,24 @@ pub(super) fn host(url: &str) -> &str {
 
 /// The first segment of the path in the text of a URL.
 pub(super) fn section(url: &str) -> &str {
-    let rest = url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
-    rest.find(['/', '?', '#']).and_then(|end| rest.get(..end)).unwrap_or(rest)
+    up_to_delimiter(after_scheme(url).and_then(|rest| rest.split_once('/')).map_or("", |(_, path)| path))
 }
 
-/// The texts that get a number, the most frequent first: names of outcomes, and values that occur twice.
-fn common_texts<'a>(rows: &[Option<Row<'a>>]) -> Vec<&'a str> {
-    let mut counts: HashMap<&str, (usize, bool)> = HashMap::new();
-    for row in rows.iter().flatten() {
-        for name in row.names().into_iter().filter(|name| !name.is_empty()) {
-            counts.entry(name).or_default().1 = true;
+/// What follows the first `://`. A search for the three characters at once takes several times as long.
+fn after_scheme(url: &str) -> Option<&str> {
+    let mut rest = url;
+    while let Some((_, behind)) = rest.split_once(':') {
+        if let Some(found) = behind.strip_prefix("//") {
+            return Some(found);
         }
-        let v1 = &row.attempt.v1;
-        for header in v1.response_headers.iter() {
-            counts.entry(header.value.as_str()).or_default().0 += 1;
-        }
-        let url = v1.url.as_str();
-        let mut values: Vec<&str> = Vec::with_capacity(v1.heuristics.len());
-        for tag in v1.heuristics.iter() {
-            let value = tag.value.as_str();
-            if derive(value, url, &values).is_none() {
-                counts.entry(value).or_default().0 += 1;
-            }
-            values.push(value);
-        }
+        rest = behind;
     }
-    let mut texts: Vec<_> = counts.into_iter().filter(|(_, (count, is_name))| *count > 1 || *is_name).collect();
-    texts.sort_unstable_by(|(a, (more, _)), (b, (fewer, _))| fewer.cmp(more).then(a.cmp(b)));
-    texts.into_iter().map(|(text, _)| text).collect()
+    None
+}
+
+fn up_to_delimiter(text: &str) -> &str {
+    let end = text.bytes().position(|byte| matches!(byte, b'/' | b'?' | b'#'));
+    end.and_then(|end| text.get(..end)).unwrap_or(text)
 }
 
 fn put_text(cold: &mut [Vec<u8>; COLUMNS], (lens, bytes): (usize, usize), text: &str) {
@@ -563,7 +634,7 @@ fn unpack(block: &Block<'_>, f: &mut dyn FnMut(RecordRef<'_>)) -> Result<(), Unp
     let texts = hot.texts.iter().map(|text| text.as_str()).collect();
     let mut columns = Unpacker { texts, budget: MAX_VALUE_BYTES, cold };
     let mut whole = hot.whole.iter().map(|place| usize::from(place.to_native())).peekable();
-    let mut row = 0;
+    let (mut row, mut payload) = (0, AlignedVec::new());
     for place in 0..block.records {
         if whole.next_if_eq(&place).is_some() {
             f(columns.whole()?);
@@ -572,7 +643,9 @@ fn unpack(block: &Block<'_>, f: &mut dyn FnMut(RecordRef<'_>)) -> Result<(), Unp
         let key = usize::from(get(&hot.key, row)?.to_native());
         let shape = columns.cold[SHAPES].len()?;
         let attempt = columns.attempt(hot, row, get(&shapes, shape)?)?;
-        let payload = bytes_of(&attempt).map_err(|_| UnpackError::Bad)?;
+        // One buffer for all records: growing one for each takes as long as filling it.
+        payload.clear();
+        payload = bytes_in(&attempt, payload).map_err(|_| UnpackError::Bad)?;
         let key_hash = get(&hot.keys, key)?.to_native();
         f(RecordRef { kind: kind::ATTEMPT, schema: V2, key_hash, payload: &payload });
         row += 1;
@@ -635,16 +708,18 @@ impl<'a> Unpacker<'a> {
             }
         }
         let [propensity, confidence] = floats;
-        let mut response_headers = Vec::new();
-        for _ in 0..shape.len()? {
+        let count = shape.len()?;
+        let mut response_headers = Vec::with_capacity(count.min(RESERVED));
+        for _ in 0..count {
             let name = Cow::Borrowed(shape.name()?);
             let op = shape.byte()?;
             let value = self.value(op, &mut shape)?;
             self.spend(name.len() + value.len())?;
             response_headers.push(HeaderV1 { name, value });
         }
-        let mut heuristics = Vec::new();
-        for _ in 0..shape.len()? {
+        let count = shape.len()?;
+        let mut heuristics = Vec::with_capacity(count.min(RESERVED));
+        for _ in 0..count {
             let kind = shape.byte()?;
             let kind_other = Cow::Borrowed(if kind == OTHER { shape.name()? } else { "" });
             let importance = if shape.flag()? { Some(f32::from_le_bytes(self.cold[FLOATS].array()?)) } else { None };
@@ -714,8 +789,8 @@ impl<'a> Unpacker<'a> {
                 };
                 end.ok_or(UnpackError::Bad)?
             }
-            op::PAIR => Cow::Owned(format!("{}|{}", place()?, place()?)),
-            op::SECTION => Cow::Owned(format!("{}|{}", place()?, section(url))),
+            op::PAIR => Cow::Owned([place()?, "|", place()?].concat()),
+            op::SECTION => Cow::Owned([place()?, "|", section(url)].concat()),
             _ => self.value(op, shape)?,
         })
     }

@@ -329,11 +329,22 @@ pub(super) fn time_of(at: rkyv::rend::i64_le) -> Timestamp {
     Timestamp::from_millis(at.to_native())
 }
 
+/// Room for a record of the usual length, so that its buffer does not grow step by step.
+const USUAL_LEN: usize = 512;
+
 pub(super) fn bytes_of<T>(value: &T) -> Result<AlignedVec, SchemaError>
 where
     T: for<'s> Serialize<rkyv::api::high::HighSerializer<AlignedVec, rkyv::ser::allocator::ArenaHandle<'s>, RkyvError>>,
 {
-    rkyv::to_bytes::<RkyvError>(value).map_err(SchemaError::Invalid)
+    bytes_in(value, AlignedVec::with_capacity(USUAL_LEN))
+}
+
+/// Appends the bytes of `value` to `memory`, which has to be empty.
+pub(super) fn bytes_in<T>(value: &T, memory: AlignedVec) -> Result<AlignedVec, SchemaError>
+where
+    T: for<'s> Serialize<rkyv::api::high::HighSerializer<AlignedVec, rkyv::ser::allocator::ArenaHandle<'s>, RkyvError>>,
+{
+    rkyv::api::high::to_bytes_in::<_, RkyvError>(value, memory).map_err(SchemaError::Invalid)
 }
 
 pub(super) fn access<'p, T>(payload: &'p [u8]) -> Result<&'p T, SchemaError>
