@@ -35,8 +35,8 @@ use fetchwise::robots::RobotsUse;
 const BATCH: usize = 1_024;
 /// The number of batches that the thread is ahead of the scheduler, which is busy with results in between.
 const AHEAD: usize = 64;
-/// The number of links that are remembered to find duplicates.
-const MAX_SEEN: usize = 4_000_000;
+/// The number of links that are remembered to find duplicates: one more would double the memory of the table.
+const MAX_SEEN: usize = (1 << 22) / 8 * 7;
 
 /// The input of a run, opened.
 pub(super) struct Input {
