@@ -335,7 +335,7 @@ fn killed_while_results_wait(place: &TestDir, origin: &Origin) -> String {
     urls.extend(["{ no link".to_owned(), origin.url(THIRD, "/missing")]);
     let input = place.write("urls.txt", urls.join("\n"));
     let args = ["--input", &input, "--out", "pages", "--timeout", "600s", "--ordered"];
-    let mut child = place.spawn(&fetch(&args));
+    let child = place.spawn(&fetch(&args));
     let begun = std::time::Instant::now();
     let is_saved = || {
         let file = held_results(&place.data()).and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
