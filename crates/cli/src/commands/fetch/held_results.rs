@@ -46,6 +46,8 @@ pub(super) struct HeldResults {
     written: u64,
     /// The records that are not saved.
     tail: Vec<u8>,
+    /// Whether saving the tail has failed since the last record came.
+    has_failed: bool,
     /// Whether records of an earlier run may still be asked for.
     has_earlier: bool,
 }
@@ -75,7 +77,15 @@ impl HeldResults {
     /// # Errors
     /// The file cannot be read, or not be removed.
     pub(super) fn open(path: PathBuf, run: u128) -> io::Result<(Self, EarlierResults, Option<&'static str>)> {
-        let mut held = Self { path, run, file: None, written: FILE_HEAD as u64, tail: Vec::new(), has_earlier: false };
+        let mut held = Self {
+            path,
+            run,
+            file: None,
+            written: FILE_HEAD as u64,
+            tail: Vec::new(),
+            has_failed: false,
+            has_earlier: false,
+        };
         let mut earlier = EarlierResults { run, ..EarlierResults::default() };
         let file = match OpenOptions::new().read(true).write(true).open(&held.path) {
             Ok(file) => file,
@@ -108,17 +118,22 @@ impl HeldResults {
         let body = [&key.unwrap_or(NO_KEY).to_le_bytes(), text].concat();
         self.tail.extend_from_slice(&record_head(self.run, offset, text.len() as u32, &body));
         self.tail.extend_from_slice(&body);
+        self.has_failed = false;
         offset
     }
 
-    /// Returns whether records are only in memory.
+    /// Returns whether saving has something to do. After a failure it has when the next record comes.
     pub(super) fn has_unsaved(&self) -> bool {
-        !self.tail.is_empty()
+        !self.tail.is_empty() && !self.has_failed
     }
 
     /// Writes the records that are only in memory. They stay there if this fails.
     pub(super) fn save(&mut self) {
-        if self.has_unsaved() && self.write().is_ok() {
+        if !self.has_unsaved() {
+            return;
+        }
+        self.has_failed = self.write().is_err();
+        if !self.has_failed {
             self.written += self.tail.len() as u64;
             self.tail.clear();
             // A tail that grew while writing failed gives its memory back.
@@ -413,8 +428,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut held = HeldResults::new(&dir.path().join("missing/held"));
         let offsets: Vec<_> = (1..10).map(|key| held.append(Some(key), &text(key))).collect();
-        held.save();
         assert!(held.has_unsaved());
+        held.save();
+        assert!(!held.has_unsaved(), "tried again with the next one");
         for (offset, key) in offsets.into_iter().zip(1..) {
             assert_eq!(held.read(offset).unwrap(), text(key));
         }
