@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use crate::support::{PATIENCE, Ran, TestDir, lines, send_signal, wait_for};
 
 const HOST: &str = "127.0.0.1";
 const OTHER: &str = "127.0.0.2";
+const THIRD: &str = "127.0.0.3";
 /// Loopback allowed, no browser: these tests are about the program, not about fetchers. Requests are counted, so there
 /// is no robots.txt, and no pace is needed on this machine.
 const PLAIN: [&str; 7] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
@@ -317,6 +318,115 @@ fn ordered_results_that_wait_do_not_stop_the_run() {
     }
     assert!(shown >= 10_500, "{shown}");
     assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+/// Returns the file of the results that wait.
+fn held_results(data: &Path) -> Option<PathBuf> {
+    let mut names = std::fs::read_dir(data).into_iter().flatten().map(|entry| entry.unwrap().path());
+    names.find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("held-")))
+}
+
+/// Kills a run of `--ordered` whose first link hangs and whose other links are finished: 20 pages, an invalid line, a
+/// missing page. Afterwards the first link does not hang any more. Returns the input.
+fn killed_while_results_wait(place: &TestDir, origin: &Origin) -> String {
+    assert!(origin.set_site(OTHER, Site::slow(PATIENCE * 2)));
+    let mut urls = vec![origin.url(OTHER, "/hangs")];
+    urls.extend((0..20).map(|n| origin.url(HOST, &format!("/page-{n}-"))));
+    urls.extend(["{ no link".to_owned(), origin.url(THIRD, "/missing")]);
+    let input = place.write("urls.txt", urls.join("\n"));
+    let args = ["--input", &input, "--out", "pages", "--timeout", "600s", "--ordered"];
+    let child = place.spawn(&fetch(&args));
+    let begun = std::time::Instant::now();
+    let is_saved = || {
+        let file = held_results(&place.data()).and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
+        let has = |part: &str| memchr::memmem::find(&file, part.as_bytes()).is_some();
+        (0..20).all(|n| has(&format!("/page-{n}-"))) && has("/missing")
+    };
+    while !is_saved() {
+        assert!(begun.elapsed() < PATIENCE, "the results are not saved");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    send_signal(&child, "-KILL");
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!(ran.stdout, "", "all wait for the first link");
+    assert!(origin.set_site(OTHER, Site::Static));
+    input
+}
+
+#[test]
+fn a_killed_run_prints_the_results_that_waited_without_fetching_them_again() {
+    let origin = Origin::start([HOST, OTHER, THIRD].map(|host| (host, Site::Static))).unwrap();
+    assert!(origin.set_site(THIRD, Site::NOT_FOUND));
+    for order in [Some("--ordered"), None] {
+        let place = TestDir::new();
+        let input = killed_while_results_wait(&place, &origin);
+        let only = place.run(&fetch(&["--input", &input, "--out", "pages", "--only", "failed"]));
+        assert!(only.code == 1 && only.stderr.contains("interrupted"), "{}", only.stderr);
+        let before = [HOST, OTHER, THIRD].map(|host| origin.hits(host));
+        let args = [&["--input", &input, "--out", "pages"][..], order.as_slice()].concat();
+        let ran = place.run(&fetch(&args));
+        let hits = [HOST, OTHER, THIRD].map(|host| origin.hits(host));
+        assert_eq!(hits, [before[0], before[1] + 1, before[2]], "{}", ran.stderr);
+        let results = ran.json();
+        let mut lines: Vec<_> = results.iter().map(|result| result["line"].as_u64().unwrap()).collect();
+        if order.is_none() {
+            lines.sort_unstable();
+        }
+        assert!(lines.into_iter().eq(1..=23), "{}", ran.stdout);
+        for result in results {
+            let want = match result["line"].as_u64() {
+                Some(22) => "invalid_line",
+                Some(23) => "not_found",
+                _ => {
+                    let page = place.path(result["file"].as_str().unwrap());
+                    assert!(page.exists() && result["requests"] == 1, "{result}");
+                    continue;
+                }
+            };
+            assert_eq!(result["error_type"], want);
+        }
+        assert_eq!((ran.code, runs_left(&place.data()), held_results(&place.data())), (1, 0, None), "a bad line");
+        let again = place.run(&fetch(&args));
+        assert_eq!(again.json().len(), 23);
+        assert_eq!(origin.hits(HOST), before[0] + 20, "a run that was completed fetches again");
+    }
+}
+
+#[test]
+fn damaged_results_that_waited_are_reported_and_fetched_again() {
+    let origin = Origin::start([HOST, OTHER, THIRD].map(|host| (host, Site::Static))).unwrap();
+    let flip = |file: &mut Vec<u8>| {
+        let at = memchr::memmem::find(file, b"/page-7-").unwrap();
+        file[at + 6] = b'8';
+    };
+    let of_another = |file: &mut Vec<u8>| {
+        let place = TestDir::new();
+        killed_while_results_wait(&place, &origin);
+        *file = std::fs::read(held_results(&place.data()).unwrap()).unwrap();
+    };
+    for (damage, why) in [(&flip as &dyn Fn(&mut Vec<u8>), "it is damaged"), (&of_another, "another run wrote it")] {
+        let place = TestDir::new();
+        let input = killed_while_results_wait(&place, &origin);
+        let path = held_results(&place.data()).unwrap();
+        let mut file = std::fs::read(&path).unwrap();
+        damage(&mut file);
+        std::fs::write(&path, file).unwrap();
+        let before = origin.hits(HOST);
+        let ran = place.run(&fetch(&["--input", &input, "--out", "pages", "--ordered"]));
+        assert!(ran.stderr.contains("ignoring the unprinted results") && ran.stderr.contains(why), "{}", ran.stderr);
+        let lines = ran.json().into_iter().map(|result| result["line"].as_u64().unwrap());
+        assert!(lines.eq(1..=23) && origin.hits(HOST) == before + 20, "{}", ran.stdout);
+    }
+}
+
+#[test]
+fn restart_discards_the_results_that_waited() {
+    let origin = Origin::start([HOST, OTHER, THIRD].map(|host| (host, Site::Static))).unwrap();
+    let place = TestDir::new();
+    let input = killed_while_results_wait(&place, &origin);
+    let before = origin.hits(HOST);
+    let ran = place.run(&fetch(&["--input", &input, "--out", "pages", "--ordered", "--restart"]));
+    assert!(ran.json().len() == 23 && origin.hits(HOST) == before + 20, "{}", ran.stdout);
 }
 
 #[test]

@@ -23,6 +23,9 @@ pub(super) struct HeldSite {
     pub(super) uncertain: u64,
     /// The links that are given out and not acknowledged.
     pub(super) given: HashSet<u64>,
+    /// The last position that is acknowledged, 0 if none is, and since when this node waits for the removal.
+    pub(super) acknowledged: u64,
+    pub(super) settling: Option<Instant>,
     /// The hosts of its links.
     pub(super) hosts: BTreeSet<Box<str>>,
     /// Whether the crawl was told to give its links back.
@@ -41,6 +44,15 @@ impl HeldSite {
     pub(super) fn wants_links(&self, max: usize, now: Instant) -> bool {
         let is_checked = self.empty_at.is_some_and(|at| now < at + EMPTY_CHECK);
         !self.is_withdrawn && !is_checked && now >= self.not_before && self.given.len() <= max / 2
+    }
+
+    /// Records that a link of the holding `holding` is acknowledged.
+    pub(super) fn acknowledge(&mut self, holding: u64, seq: u64) {
+        if holding == self.holding {
+            self.acknowledged = self.acknowledged.max(seq);
+            self.settling = None;
+        }
+        self.take_back(holding, seq);
     }
 
     /// Removes a link of the holding `holding` from those that are given out.

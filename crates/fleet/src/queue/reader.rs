@@ -4,7 +4,8 @@
 //!
 //! Invariants: nothing is delivered and no site is taken when the last confirmed heartbeat is older than two thirds of
 //! its lease. The crawl is told to stop then, and to abandon open requests a little later, before another node may take
-//! the sites. At most `max_links` links are given out. A cell that names this process without need is freed: the process
+//! the sites. A site is given back once the broker has removed what is acknowledged; otherwise those links come again
+//! marked. At most `max_links` links are given out. A cell that names this process without need is freed: the process
 //! lives on, so no other node would ever take that site.
 //!
 //! Must not know: what a link is.
@@ -53,6 +54,8 @@ const MAX_TAKEN: usize = 64;
 const MIN_SITE_LINKS: usize = 4;
 /// The time for the last acknowledgements, and for giving the sites back.
 const STOP_TIME: Duration = Duration::from_secs(5);
+/// The time for the broker to remove what is acknowledged, before the site is given back anyway.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// The number of tries to acknowledge a link of a site that this node no longer holds.
 const LATE_TRIES: u32 = 20;
 
@@ -206,6 +209,13 @@ enum TakenSite {
     Contested,
 }
 
+/// What became of giving a site back.
+enum ReleasedSite {
+    Free(Arc<str>),
+    /// The broker still has links of it that are acknowledged.
+    Unsettled,
+}
+
 struct Reader {
     transport: Arc<dyn Transport>,
     selector: Arc<Selector>,
@@ -347,7 +357,7 @@ impl Reader {
             let Some(place) = place else { continue };
             match held {
                 Some(held) if is_done => {
-                    held.take_back(link.holding, link.message.seq);
+                    held.acknowledge(link.holding, link.message.seq);
                     self.unacknowledged.swap_remove(place);
                 }
                 None if is_done || link.tries >= LATE_TRIES => drop(self.unacknowledged.swap_remove(place)),
@@ -356,31 +366,49 @@ impl Reader {
         }
     }
 
-    /// Gives back the sites without links.
-    async fn release_sites(&mut self, queues: &dyn WorkQueues, holder: &str) {
-        let done: Vec<_> =
-            self.held.iter().filter(|(_, held)| held.is_done()).map(|(site, _)| Arc::clone(site)).collect();
+    /// Gives back the sites without links. Returns whether some are left to a later step, because the broker has not yet
+    /// removed what is acknowledged: another node could get it again.
+    async fn release_sites(&mut self, queues: &dyn WorkQueues, holder: &str) -> bool {
+        let now = Instant::now();
+        let mut done = Vec::new();
+        for (site, held) in self.held.iter_mut().filter(|(_, held)| held.is_done()).take(MAX_TAKEN) {
+            held.settling.get_or_insert(now);
+            done.push(Arc::clone(site));
+        }
         let mut giving = Vec::new();
-        for site in done.iter().take(MAX_TAKEN) {
+        for site in &done {
             giving.push(self.release_site(queues, site, holder).boxed());
         }
         let given: Vec<_> = all(giving).await;
-        for site in given.into_iter().flatten() {
-            self.held.remove(&site);
+        let mut is_waiting = false;
+        for released in given.into_iter().flatten() {
+            match released {
+                ReleasedSite::Free(site) => drop(self.held.remove(&site)),
+                ReleasedSite::Unsettled => is_waiting = true,
+            }
         }
+        is_waiting
     }
 
-    /// Gives a site back and returns it.
+    /// Gives a site back, unless the broker still has links of it that are acknowledged. If it keeps them for too long,
+    /// they count as uncertain.
     async fn release_site(
         &self,
         queues: &dyn WorkQueues,
         site: &Arc<str>,
         holder: &str,
-    ) -> Result<Arc<str>, TransportError> {
+    ) -> Result<ReleasedSite, TransportError> {
         if let Some(held) = self.held.get(site) {
+            let mut uncertain = self.uncertain(held);
+            if held.acknowledged > 0 && !queues.is_settled(&self.options.queue, site).await.unwrap_or(false) {
+                if held.settling.is_none_or(|since| since.elapsed() < SETTLE_TIME) {
+                    return Ok(ReleasedSite::Unsettled);
+                }
+                uncertain.insert(self.options.queue.clone(), held.uncertain.max(held.acknowledged));
+            }
             queues.close(&self.options.queue, site).await?;
             let paces = pace_handover::paces(&self.selector, site, &held.hosts);
-            let lease = SiteLease { paces, uncertain: self.uncertain(held), ..SiteLease::default() }.encode();
+            let lease = SiteLease { paces, uncertain, ..SiteLease::default() }.encode();
             let cells = self.transport.cells();
             // If another node holds it, there is nothing to give back.
             if let SwapOutcome::Lost(Some(cell)) =
@@ -391,7 +419,7 @@ impl Reader {
                 cells.swap(Table::Sites, site, Some(cell.revision), lease).await?;
             }
         }
-        Ok(Arc::clone(site))
+        Ok(ReleasedSite::Free(Arc::clone(site)))
     }
 
     /// Frees the cells that name this process although it does not work on their sites: their leases were over, or the
@@ -601,6 +629,8 @@ impl Reader {
             revision,
             uncertain,
             given: std::collections::HashSet::new(),
+            acknowledged: 0,
+            settling: None,
             hosts,
             is_withdrawn: false,
             not_before: now + gap,
@@ -681,9 +711,11 @@ impl Reader {
         let giving = async {
             while !self.held.is_empty() {
                 let before = self.held.len();
-                self.release_sites(queues, &holder).await;
-                if self.held.len() == before {
-                    return;
+                let is_waiting = self.release_sites(queues, &holder).await;
+                match self.held.len() == before {
+                    true if is_waiting => tokio::time::sleep(STEP).await,
+                    true => return,
+                    false => {}
                 }
             }
         };

@@ -259,12 +259,17 @@ pub trait WorkQueues: Send + Sync {
         max: usize,
     ) -> BoxFuture<'a, Result<Vec<QueuedMessage>, TransportError>>;
 
-    /// Removes a link from its queue. No error if it was removed before.
+    /// Removes a link from its queue, perhaps a moment later: see [`is_settled`](Self::is_settled). No error if it was
+    /// removed before.
     fn acknowledge<'a>(
         &'a self,
         queue: &'a str,
         message: &'a QueuedMessage,
     ) -> BoxFuture<'a, Result<(), TransportError>>;
+
+    /// Returns whether all links of an open site that were acknowledged have left the queue. Before, they may be
+    /// delivered again when the site is opened. May return false without need.
+    fn is_settled<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<bool, TransportError>>;
 
     /// Ends the delivery of a site. Links that are not acknowledged stay in the queue.
     fn close<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<(), TransportError>>;

@@ -13,7 +13,7 @@ use fetchwise_fleet::model::lease_proof::LeaseProof;
 use fetchwise_fleet::model::rendezvous::owner;
 use fetchwise_fleet::queue::{QueueEvent, QueueLink, QueueOptions, QueueReader};
 use fetchwise_fleet::transport::in_process::InProcessBroker;
-use fetchwise_fleet::transport::{Transport, TransportError};
+use fetchwise_fleet::transport::{Table, Transport, TransportError};
 use fetchwise_fleet::{NodeId, Options};
 use fetchwise_testsite::poll::until;
 use tokio::sync::watch;
@@ -322,6 +322,50 @@ async fn a_reader_ends_although_the_broker_is_away() {
     broker.cut(node.id, false);
     let queues = node.transport.work_queues().unwrap();
     assert_eq!(queues.content(QUEUE).await.unwrap().links, 1, "not acknowledged, so it comes again");
+}
+
+/// The bug: a site was given back as soon as its links were acknowledged, while a cluster was still removing them. Who
+/// opened the site next got them again as if they had no result. Here this is the same node.
+#[tokio::test(start_paused = true)]
+async fn an_acknowledged_link_that_is_not_removed_comes_again_only_marked() {
+    let broker = InProcessBroker::new(Arc::new(Clock::System), 7);
+    enqueue(&broker, "a.example", "1").await;
+    broker.hold_removals(true);
+    let mut node = ManualNode::start(&broker);
+    let (site, links) = node.links("a.example").await;
+    assert!(!links[0].is_redelivered);
+    node.reader.written(&site, &links[0]);
+    let (site, again) = node.links("a.example").await;
+    assert!(again[0].is_redelivered && again[0].seq == links[0].seq, "{again:?}");
+    node.reader.written(&site, &again[0]);
+    // Once it is removed, the queue is empty.
+    broker.hold_removals(false);
+    loop {
+        match node.event().await {
+            QueueEvent::Drained => break,
+            QueueEvent::Links(_, links) => assert!(links.iter().all(|link| link.is_redelivered), "{links:?}"),
+            event => panic!("{event:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_site_is_given_back_once_what_is_acknowledged_is_removed() {
+    let broker = InProcessBroker::new(Arc::new(Clock::System), 8);
+    enqueue(&broker, "a.example", "1").await;
+    broker.hold_removals(true);
+    let mut node = ManualNode::start(&broker);
+    let (site, links) = node.links("a.example").await;
+    node.reader.written(&site, &links[0]);
+    until("it is acknowledged", || broker.held_removals() == 1).await;
+    let transport = Arc::clone(&node.transport);
+    let cells = transport.cells();
+    let lease = cells.get(Table::Sites, "a.example").await.unwrap().unwrap();
+    assert!(String::from_utf8_lossy(&lease.value).contains(&node.id.to_string()), "it still holds the site");
+    broker.hold_removals(false);
+    assert!(matches!(node.event().await, QueueEvent::Drained), "nothing comes again");
+    let free = cells.get(Table::Sites, "a.example").await.unwrap().unwrap();
+    assert!(!String::from_utf8_lossy(&free.value).contains(&node.id.to_string()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

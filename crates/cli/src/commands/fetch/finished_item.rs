@@ -8,7 +8,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::input_position::InputPosition;
+use super::link_end::LinkEnd;
 use super::result_order::Stored;
+use super::resume;
 use super::totals;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::consent::Consent;
@@ -83,6 +85,13 @@ struct StoredReport {
 }
 
 impl Stored for FinishedItem {
+    fn key(&self) -> Option<u128> {
+        match self {
+            Self::Fetched(place, link, report) if LinkEnd::of(report).is_done() => Some(resume::key_at(*place, link)),
+            Self::Fetched(..) | Self::Bad { .. } => None,
+        }
+    }
+
     fn store(&self) -> Option<Vec<u8>> {
         let item = match self {
             Self::Bad { number, place, error } => {

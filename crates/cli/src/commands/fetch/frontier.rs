@@ -49,7 +49,7 @@ pub(super) struct HostId(u32);
 struct HostEntry {
     name: Arc<str>,
     /// Links that were started and put back; the last one goes next, before the others.
-    returned: Vec<QueuedLink>,
+    returned: Option<Box<ReturnedLinks>>,
     links: LinkQueue,
     /// The time before which the host is not asked.
     at: Timestamp,
@@ -62,6 +62,10 @@ struct HostEntry {
     /// The time at which the others stop waiting for the first link.
     first_link_until: Option<Timestamp>,
 }
+
+/// Links that were put back; most hosts have none.
+#[derive(Debug, Default)]
+struct ReturnedLinks(Vec<QueuedLink>);
 
 /// The list that a host is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +108,7 @@ impl Frontier {
     /// Puts back a link that was started and has to wait. It is the next one of its host, which is not asked before
     /// `until`.
     pub(super) fn back(&mut self, host: HostId, link: QueuedLink, until: Timestamp) {
-        self.returned(host, until).returned.push(link);
+        self.returned(host, until).returned.get_or_insert_default().0.push(link);
         self.list(host);
     }
 
@@ -144,7 +148,7 @@ impl Frontier {
         let (_, _, host) = self.ready.pop_first()?;
         let entry = &mut self.hosts[host.index()];
         entry.position = ListPosition::Nowhere;
-        let link = entry.returned.pop().or_else(|| entry.links.pop());
+        let link = entry.returned.as_mut().and_then(|links| links.0.pop()).or_else(|| entry.links.pop());
         entry.open += u32::from(link.is_some());
         if entry.open_before_probe.is_some() && entry.at == Timestamp::default() && entry.first_link_until.is_none() {
             let until = now.saturating_add(FIRST_LINK_TIME);
@@ -202,7 +206,7 @@ impl Frontier {
     pub(super) fn withdraw(&mut self, host: &str) -> Vec<QueuedLink> {
         let Some(id) = self.ids.get(host).copied() else { return Vec::new() };
         let entry = &mut self.hosts[id.index()];
-        let mut links = std::mem::take(&mut entry.returned);
+        let mut links = entry.returned.take().map(|links| links.0).unwrap_or_default();
         links.extend(std::iter::from_fn(|| entry.links.pop()));
         self.len -= links.len();
         let is_open = entry.open > 0;
@@ -219,7 +223,7 @@ impl Frontier {
         self.waiting.clear();
         self.ready.clear();
         for entry in &mut self.hosts {
-            (entry.returned, entry.links) = (Vec::new(), LinkQueue::default());
+            (entry.returned, entry.links) = (None, LinkQueue::default());
             entry.position = ListPosition::Nowhere;
         }
     }
@@ -246,7 +250,7 @@ impl Frontier {
         let name: Arc<str> = name.into();
         let entry = HostEntry {
             name: Arc::clone(&name),
-            returned: Vec::new(),
+            returned: None,
             links: LinkQueue::default(),
             at: Timestamp::default(),
             position: ListPosition::Nowhere,
@@ -318,7 +322,7 @@ impl HostId {
 impl HostEntry {
     /// Returns the number of waiting links.
     fn len(&self) -> usize {
-        self.returned.len() + self.links.len()
+        self.returned.as_ref().map_or(0, |links| links.0.len()) + self.links.len()
     }
 }
 

@@ -12,6 +12,13 @@ pub(super) enum Item {
         host: Box<str>,
         link: QueuedLink,
     },
+    /// A link that an earlier run finished without printing its result.
+    Earlier {
+        /// Its number in the order of reading.
+        number: u64,
+        /// The offset of its result.
+        offset: u64,
+    },
     /// An invalid line.
     Bad {
         /// Its number in the order of reading.

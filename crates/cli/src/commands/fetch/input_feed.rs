@@ -35,8 +35,8 @@ use fetchwise::robots::RobotsUse;
 const BATCH: usize = 1_024;
 /// The number of batches that the thread is ahead of the scheduler, which is busy with results in between.
 const AHEAD: usize = 64;
-/// The number of links that are remembered to find duplicates.
-const MAX_SEEN: usize = 4_000_000;
+/// The number of links that are remembered to find duplicates: one more would double the memory of the table.
+const MAX_SEEN: usize = (1 << 22) / 8 * 7;
 
 /// The input of a run, opened.
 pub(super) struct Input {
@@ -245,12 +245,11 @@ impl Reader {
             match source {
                 Source::One(position, url) => {
                     let link = self.list.argument(&url);
-                    self.add(&link, position, |list| list.add_argument(&url))?;
+                    self.add(&link, InputPosition::Position(position), |list| list.add_argument(&url))?;
                 }
                 Source::Retried(left) => {
                     let link = self.list.retried(&left.url, left.id.as_deref());
-                    let number = left.place.line().or(left.place.position()).unwrap_or_default();
-                    self.add(&link, number, |list| list.add_retried(left.place, &left.url, left.id.as_deref()))?;
+                    self.add(&link, left.place, |list| list.add_retried(left.place, &left.url, left.id.as_deref()))?;
                 }
                 Source::Lines { lines, path, is_file } => self.read_lines(lines, &path, is_file)?,
             }
@@ -284,7 +283,7 @@ impl Reader {
                         true => LinkList::file_line(begin),
                         false => list.add_line(&text),
                     };
-                    self.add(&link, line.number, offset)?;
+                    self.add(&link, InputPosition::Line(line.number), offset)?;
                     continue;
                 }
                 Ok((Some(Err(error)), _)) | Err(error) => error,
@@ -297,14 +296,18 @@ impl Reader {
     }
 
     /// Adds a link unless it is left out.
-    fn add(&mut self, link: &Link, line: u64, keep: impl FnOnce(&LinkList) -> u64) -> Result<(), Stopped> {
+    fn add(&mut self, link: &Link, place: InputPosition, keep: impl FnOnce(&LinkList) -> u64) -> Result<(), Stopped> {
         if self.is_duplicate(link) {
             self.batch.duplicates += 1;
         } else if self.earlier.leaves_out(link) {
             self.batch.left_out += 1;
         } else if self.earlier.skips(link) {
             self.batch.skipped += 1;
+        } else if let Some(offset) = self.earlier.held(place, link) {
+            self.batch.items.push(Item::Earlier { number: self.number, offset });
+            self.number += 1;
         } else {
+            let line = place.line().or(place.position()).unwrap_or_default();
             let link_at = QueuedLink { offset: keep(&self.list), line, number: self.number, refused: 0 };
             self.number += 1;
             self.batch.items.push(Item::Link { host: host_of(&link.url), link: link_at });

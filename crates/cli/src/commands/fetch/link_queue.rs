@@ -31,20 +31,32 @@ pub(super) struct QueuedLink {
     pub(super) refused: u8,
 }
 
-/// A queue of links.
+/// A queue of links. It is small itself, because there may be as many as hosts.
 #[derive(Debug, Default)]
 pub(super) struct LinkQueue {
     /// The chunk that links leave, which may be the only one. Like the last one it is outside of `middle`, where it would
     /// be one access to memory further away.
     first: Vec<u8>,
-    /// The number of its bytes that have been read.
-    read: usize,
-    middle: VecDeque<Vec<u8>>,
     /// The chunk that links come into; empty while `first` is the only one.
     last_chunk: Vec<u8>,
-    /// The last link that came in, and the last one that went out.
-    last: [QueuedLink; 2],
+    middle: Option<Box<MiddleChunks>>,
+    /// The number of bytes of the first chunk that have been read.
+    read: u32,
     len: usize,
+    /// The last link that came in, and the last one that went out.
+    last: [LinkNumbers; 2],
+}
+
+/// The chunks between the first and the last one; few queues have any.
+#[derive(Debug, Default)]
+struct MiddleChunks(VecDeque<Vec<u8>>);
+
+/// The numbers of a link that the next one is stored as the difference from.
+#[derive(Clone, Copy, Debug, Default)]
+struct LinkNumbers {
+    offset: u64,
+    line: u64,
+    number: u64,
 }
 
 impl LinkQueue {
@@ -61,7 +73,7 @@ impl LinkQueue {
         for value in [offset, zigzag(link.line, last.line), zigzag(link.number, last.number)] {
             write(value, &mut bytes, &mut len);
         }
-        self.last[0] = link;
+        self.last[0] = LinkNumbers::of(link);
         self.len += 1;
         let (bytes, is_only) = (&bytes[..len], self.last_chunk.is_empty());
         let chunk = if is_only { &mut self.first } else { &mut self.last_chunk };
@@ -73,7 +85,10 @@ impl LinkQueue {
         match (self.first.is_empty(), is_only) {
             (true, _) => self.first = next,
             (false, true) => self.last_chunk = next,
-            (false, false) => self.middle.push_back(std::mem::replace(&mut self.last_chunk, next)),
+            (false, false) => {
+                let full = std::mem::replace(&mut self.last_chunk, next);
+                self.middle.get_or_insert_default().0.push_back(full);
+            }
         }
     }
 
@@ -82,9 +97,10 @@ impl LinkQueue {
         if self.len == 0 {
             return None;
         }
-        let (chunk, at) = (&self.first, &mut self.read);
-        let [offset, line, number] = [(); 3].map(|()| read(chunk, at));
-        let is_read = *at >= chunk.len();
+        let (chunk, mut at) = (&self.first, self.read as usize);
+        let [offset, line, number] = [(); 3].map(|()| read(chunk, &mut at));
+        let is_read = at >= chunk.len();
+        self.read = at as u32;
         let [_, last] = self.last;
         let refused = (offset & 3) as u8;
         let link = QueuedLink {
@@ -93,16 +109,21 @@ impl LinkQueue {
             number: unzigzag(number, last.number),
             refused,
         };
-        self.last[1] = link;
+        self.last[1] = LinkNumbers::of(link);
         self.len -= 1;
         if is_read {
             self.read = 0;
-            self.first = self.middle.pop_front().unwrap_or_else(|| std::mem::take(&mut self.last_chunk));
-            if self.middle.is_empty() {
-                self.middle = VecDeque::new();
-            }
+            let next = self.middle.as_mut().and_then(|middle| middle.0.pop_front());
+            self.first = next.unwrap_or_else(|| std::mem::take(&mut self.last_chunk));
+            self.middle = self.middle.take().filter(|middle| !middle.0.is_empty());
         }
         Some(link)
+    }
+}
+
+impl LinkNumbers {
+    fn of(link: QueuedLink) -> Self {
+        Self { offset: link.offset, line: link.line, number: link.number }
     }
 }
 
@@ -148,7 +169,8 @@ mod tests {
     impl LinkQueue {
         /// Returns the memory of all chunks.
         fn bytes(&self) -> usize {
-            self.middle.iter().chain([&self.first, &self.last_chunk]).map(Vec::capacity).sum()
+            let middle = self.middle.iter().flat_map(|middle| &middle.0);
+            middle.chain([&self.first, &self.last_chunk]).map(Vec::capacity).sum()
         }
     }
 

@@ -9,7 +9,7 @@
 //! others. A link that waits is an offset in the list, so the number of links is bounded by memory only.
 //!
 //! `input_feed` reads links, `queue_feed` takes them from a work queue, `link_list` keeps their text, `frontier` orders them by host, `scheduler` fetches them,
-//! `result_order` and `report` print the results, `resume` records what is done, and `log_watch` and `shutdown` watch the
+//! `result_order` and `report` print the results, `held_results` keeps those that wait, `resume` records what is done, and `log_watch` and `shutdown` watch the
 //! log and Ctrl-C.
 
 use std::collections::HashMap;
@@ -58,6 +58,7 @@ mod eta;
 mod fd_limit;
 mod finished_item;
 mod frontier;
+mod held_results;
 mod hints;
 mod input_batch;
 mod input_feed;
@@ -112,7 +113,7 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
             }
             None => (Crawler::open(settings, &crawl_options, store)?, None),
         };
-        let mut resume = Resume::open(crawler.journal.dir(), args)
+        let (mut resume, held) = Resume::open(crawler.journal.dir(), args)
             .map_err(|error| Failure::failed(format_args!("cannot read the state of the last run: {error}")))?;
         let max_wait = settings.config.pace.max_wait.unwrap_or(MAX_WAIT);
         let (total, is_list) = (input.total, args.has_list());
@@ -155,7 +156,7 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
             frontier: Frontier::new(args.pace.per_host),
             open: JoinSet::new(),
             links: HashMap::new(),
-            finished: ResultOrder::new(args.ordered, crawler.journal.dir()),
+            finished: ResultOrder::new(args.ordered, held),
             log: LogWatch::new(Arc::clone(&crawler.journal), upkeep),
             browsers: crawler.browsers().to_vec(),
             is_browser_reported: false,

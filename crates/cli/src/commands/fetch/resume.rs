@@ -2,7 +2,8 @@
 //!
 //! The inputs and outputs of a run identify it. During the run, the file `run-<hash>` in the data directory gets one line
 //! for each link whose result was written, so that the same command continues an interrupted run. When the run
-//! completes, `left-<hash>` replaces it. It names the links that were not delivered, for `--only`.
+//! completes, `left-<hash>` replaces it. It names the links that were not delivered, for `--only`. Results that wait for
+//! an earlier one are in `held-<state file>`: see [`HeldResults`].
 //!
 //! Invariants: a link is recorded only after its result was passed on, and only a final end counts as done: see
 //! [`LinkEnd`]. An incomplete line of a crash is ignored. The lock of the data directory keeps two runs apart. A file is
@@ -17,16 +18,23 @@ use std::time::{Duration, SystemTime};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::FetchArgs;
+use super::finished_item::FinishedItem;
+use super::held_results::{EarlierResults, HeldResults};
+use super::input_position::InputPosition;
+use super::result_order::Stored;
 use crate::commands::fetch::link_end::{LeftLinks, LinkEnd};
+use crate::terminal::output::{note, shown};
 use fetchwise::pipeline::{Link, Report};
 use fetchwise::time::Timestamp;
 
 /// The number of hex digits of a link's hash.
 const DIGITS: usize = 32;
-/// The prefixes of the two kinds of files.
+/// The prefixes of the two kinds of state files.
 const RUNNING: &str = "run-";
 const LEFT: &str = "left-";
-/// The time after which the links that a run left are forgotten.
+/// The prefix of the results that wait, before the name of the state file.
+const HELD: &str = "held-";
+/// The time after which the links that a run left, and results that wait, are forgotten.
 const LEFT_FOR: Duration = Duration::from_secs(30 * 86_400);
 
 /// The state of a run.
@@ -36,6 +44,8 @@ pub(super) struct Resume {
     path: PathBuf,
     /// The file with the links that the run leaves.
     left_path: PathBuf,
+    /// The file with the results that wait.
+    held_path: PathBuf,
     earlier: EarlierLinks,
     /// Opened when the first link is done.
     file: Option<File>,
@@ -51,6 +61,8 @@ pub(super) struct EarlierLinks {
     repeated: HashMap<u64, u32>,
     /// The selected links that the last run left, if only those are fetched.
     only: Option<HashSet<u64>>,
+    /// The results that the interrupted run did not print.
+    held: EarlierResults,
 }
 
 /// A link that a run left because of a pause.
@@ -70,18 +82,21 @@ struct StateLine {
 }
 
 impl Resume {
-    /// Looks in `dir` for an earlier run with the same inputs and outputs; with `--restart` removes it.
-    pub(super) fn open(dir: &Path, args: &FetchArgs) -> io::Result<Self> {
+    /// Looks in `dir` for an earlier run with the same inputs and outputs; with `--restart` removes it. Also returns the
+    /// file for results that wait.
+    pub(super) fn open(dir: &Path, args: &FetchArgs) -> io::Result<(Self, HeldResults)> {
         let key = key(args);
         let (running, left_path) = (dir.join(format!("{RUNNING}{key:032x}")), dir.join(format!("{LEFT}{key:032x}")));
         let mut earlier = EarlierLinks::default();
         if args.restart {
             remove(&running)?;
+            remove(&held_path(&running))?;
+            remove(&held_path(&left_path))?;
         }
         let mut path = running;
         if !args.only.is_empty() && args.retry.is_none() {
             // An interrupted run is continued first: its own file says what is not fetched yet.
-            if path.exists() {
+            if path.exists() || held_path(&path).exists() {
                 return Err(io::Error::other("an earlier run was interrupted; continue it without --only first"));
             }
             let mut left = HashSet::new();
@@ -100,7 +115,16 @@ impl Resume {
                 }
             })?;
         }
-        Ok(Self { path, left_path, earlier, file: None, failed: false })
+        let held_path = held_path(&path);
+        let (held, found, unusable) = HeldResults::open(held_path.clone(), key)?;
+        earlier.held = found;
+        if let Some(why) = unusable {
+            note(format_args!(
+                "fetchwise: warning: ignoring the unprinted results in {}: {why}; their links are fetched again",
+                shown(&held_path)
+            ));
+        }
+        Ok((Self { path, left_path, held_path, earlier, file: None, failed: false }, held))
     }
 
     /// Returns the links that this run does not fetch. Called once, by the reader of the input.
@@ -139,6 +163,7 @@ impl Resume {
         if self.path != self.left_path {
             let _ = remove(&self.path);
         }
+        let _ = remove(&self.held_path);
         if let Some(dir) = self.left_path.parent() {
             remove_outdated(dir);
         }
@@ -172,6 +197,14 @@ impl EarlierLinks {
             }
             _ => self.finished.remove(&hash),
         }
+    }
+
+    /// Returns the offset of the result of a link that the interrupted run finished and did not print.
+    pub(super) fn held(&mut self, place: InputPosition, link: &Link) -> Option<u64> {
+        if self.held.is_empty() {
+            return None;
+        }
+        self.held.take(key_at(place, link), |text| FinishedItem::restore(text).is_some())
     }
 
     /// Returns whether `--only` leaves out this link.
@@ -276,7 +309,8 @@ fn parse_line(text: &str) -> Option<StateLine> {
 /// Removes the files of runs that are too old.
 fn remove_outdated(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else { return };
-    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(LEFT)) {
+    let is_temporary = |name: &str| [LEFT, HELD].iter().any(|prefix| name.starts_with(prefix));
+    for entry in entries.flatten().filter(|entry| is_temporary(&entry.file_name().to_string_lossy())) {
         let written = entry.metadata().and_then(|metadata| metadata.modified());
         if written.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > LEFT_FOR)) {
             let _ = remove(&entry.path());
@@ -288,6 +322,18 @@ fn remove_outdated(dir: &Path) {
 fn hash(link: &Link) -> u128 {
     let id = link.id.as_deref().unwrap_or_default();
     xxh3_128(format!("{id}\0{}", link.url).as_bytes())
+}
+
+/// Returns the hash of a link at its place in the input.
+pub(super) fn key_at(place: InputPosition, link: &Link) -> u128 {
+    let id = link.id.as_deref().unwrap_or_default();
+    xxh3_128(format!("{id}\0{}\0{:?}{:?}", link.url, place.line(), place.position()).as_bytes())
+}
+
+/// Returns the file of the results that wait, next to a state file.
+fn held_path(state: &Path) -> PathBuf {
+    let name = state.file_name().unwrap_or_default().to_string_lossy();
+    state.with_file_name(format!("{HELD}{name}"))
 }
 
 /// Returns the hash that identifies a run.
@@ -330,6 +376,10 @@ mod tests {
         }
     }
 
+    fn open(dir: &Path, args: &FetchArgs) -> io::Result<Resume> {
+        Resume::open(dir, args).map(|(resume, _)| resume)
+    }
+
     fn delivered() -> Report {
         Report { success: true, ..Report::default() }
     }
@@ -343,17 +393,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let run = args("http://e.org/ --out pages");
         let (a, b, c) = (Link::new("http://e.org/a"), Link::new("http://e.org/b"), Link::new("http://e.org/c"));
-        let mut first = Resume::open(dir.path(), &run).unwrap();
+        let mut first = open(dir.path(), &run).unwrap();
         assert!(!first.earlier.skips(&a));
         first.note(&a, &delivered(), NOW);
         first.note(&a, &delivered(), NOW);
         first.note(&c, &failed(Report::PAUSED), NOW);
         drop(first);
-        let mut second = Resume::open(dir.path(), &run).unwrap();
+        let mut second = open(dir.path(), &run).unwrap();
         assert_eq!([&a, &b, &a, &a, &c].map(|link| second.earlier.skips(link)), [true, false, true, false, false]);
         second.note(&b, &delivered(), NOW);
         second.complete();
-        assert!(!Resume::open(dir.path(), &run).unwrap().earlier.skips(&a));
+        assert!(!open(dir.path(), &run).unwrap().earlier.skips(&a));
     }
 
     #[test]
@@ -361,7 +411,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let run = args("--input list");
         let links = ["a", "b", "c", "d"].map(|name| Link::new(format!("http://e.org/{name}")));
-        let mut first = Resume::open(dir.path(), &run).unwrap();
+        let mut first = open(dir.path(), &run).unwrap();
         let reports = [delivered(), failed(Report::PAUSED), failed("not_found"), failed("timeout")];
         links.iter().zip(&reports).for_each(|(link, report)| first.note(link, report, NOW));
         let left = [LeftForPause { link: links[1].url.clone(), at: NOW }];
@@ -369,21 +419,18 @@ mod tests {
         first.complete();
         assert_eq!(left_for_pause(dir.path()).unwrap(), left);
         let fetched = |only: &str| {
-            let run = Resume::open(dir.path(), &args(&format!("--input list --only {only}"))).unwrap();
+            let run = open(dir.path(), &args(&format!("--input list --only {only}"))).unwrap();
             links.iter().filter(|link| !run.earlier.leaves_out(link)).map(|link| &link.url[13..]).collect::<String>()
         };
         assert_eq!(["paused", "missing", "failed", "paused,failed"].map(fetched), ["b", "c", "d", "bd"]);
-        let mut only = Resume::open(dir.path(), &args("--input list --only paused")).unwrap();
+        let mut only = open(dir.path(), &args("--input list --only paused")).unwrap();
         only.note(&links[1], &delivered(), NOW);
         // Even after a crash, what was fetched is not fetched again.
         drop(only);
         assert_eq!(["paused", "missing"].map(fetched), ["", "c"]);
-        Resume::open(dir.path(), &args("--input list --only paused")).unwrap().complete();
+        open(dir.path(), &args("--input list --only paused")).unwrap().complete();
         assert_eq!((left_for_pause(dir.path()).unwrap(), fetched("failed")), (vec![], "d".to_owned()));
-        assert!(
-            !Resume::open(dir.path(), &run).unwrap().earlier.leaves_out(&links[0]),
-            "without --only everything is fetched"
-        );
+        assert!(!open(dir.path(), &run).unwrap().earlier.leaves_out(&links[0]), "without --only everything is fetched");
     }
 
     #[test]
@@ -391,17 +438,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let run = args("http://e.org/");
         let link = Link::new("http://e.org/a");
-        let mut first = Resume::open(dir.path(), &run).unwrap();
+        let mut first = open(dir.path(), &run).unwrap();
         first.note(&link, &delivered(), NOW);
         let path = first.path.clone();
         drop(first);
         let text = fs::read(&path).unwrap();
         fs::write(&path, &text[..text.len() - 5]).unwrap();
-        let mut second = Resume::open(dir.path(), &run).unwrap();
+        let mut second = open(dir.path(), &run).unwrap();
         assert!(!second.earlier.skips(&link));
         second.note(&link, &delivered(), NOW);
         drop(second);
-        assert!(Resume::open(dir.path(), &run).unwrap().earlier.skips(&link));
+        assert!(open(dir.path(), &run).unwrap().earlier.skips(&link));
     }
 
     #[test]
@@ -419,7 +466,7 @@ mod tests {
         assert_eq!(key(&args("http://e.org/")), key(&args("http://e.org/ --concurrency 3 --json --only paused")));
         let dir = tempfile::tempdir().unwrap();
         let link = Link::new("http://e.org/");
-        Resume::open(dir.path(), &args(lines[0])).unwrap().note(&link, &delivered(), NOW);
-        assert!(!Resume::open(dir.path(), &args("http://e.org/ --restart")).unwrap().earlier.skips(&link));
+        open(dir.path(), &args(lines[0])).unwrap().note(&link, &delivered(), NOW);
+        assert!(!open(dir.path(), &args("http://e.org/ --restart")).unwrap().earlier.skips(&link));
     }
 }

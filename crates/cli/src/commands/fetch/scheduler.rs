@@ -1,7 +1,8 @@
 //! The scheduler of a crawl: fills the frontier, starts links whose hosts are ready, and prints what is finished.
 //!
-//! Invariants: at most `concurrency` links are at work. Links that wait in the middle of a visit do not count. Reading never waits for a host. A result is printed once the log has
-//! taken its attempts, and its link is recorded as done after printing.
+//! Invariants: at most `concurrency` links are at work. Links that wait in the middle of a visit do not count. Reading
+//! never waits for a host. A result is printed, or saved to be printed later, once the log has taken its attempts, and
+//! its link is recorded as done after printing.
 //!
 //! Must not know: how a link is fetched.
 
@@ -207,7 +208,10 @@ impl Scheduler<'_> {
                 slot = self.slots.take(), if is_full => self.free_slot = Some(slot),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
                 batch = self.feed.next(), if more => match batch {
-                    None => more = false,
+                    None => {
+                        more = false;
+                        self.finished.forget_earlier();
+                    }
                     Some(batch) => if let Some(error) = self.take_in(batch) {
                         (more, interrupted) = (false, Some(Interruption::Input(error)));
                     }
@@ -241,6 +245,7 @@ impl Scheduler<'_> {
         for item in batch.items {
             match item {
                 Item::Link { host, link } => self.frontier.push(&host, link),
+                Item::Earlier { number, offset } => self.finished.insert_earlier(number, offset),
                 Item::Bad { number, place, error } => {
                     self.finished.insert(number, FinishedItem::Bad { number, place, error });
                 }
@@ -473,10 +478,12 @@ impl Scheduler<'_> {
         Some(fetched)
     }
 
-    /// Prints finished items: all of them, or with `--ordered` those that wait for no earlier one.
+    /// Prints finished items: all of them, or with `--ordered` those that wait for no earlier one. The others are saved.
     async fn print_finished(&mut self) -> Result<(), Failure> {
-        if self.finished.is_ready() {
+        if self.finished.is_ready() || self.finished.has_unsaved() {
             self.log.settle().await;
+            // A continued run does not fetch them again, so the log needs their attempts first.
+            self.finished.save();
         }
         while let Some(item) = self.finished.take().map_err(unreadable_result)? {
             self.print_item(&item)?;

@@ -70,11 +70,6 @@ impl Spool {
         Ok(record)
     }
 
-    /// Removes all records.
-    pub(super) fn clear(&self) {
-        *self.state() = SpoolState::default();
-    }
-
     fn state(&self) -> MutexGuard<'_, SpoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,8 +132,6 @@ mod tests {
         }
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "the file has no name");
         assert!(spool.read(many.last().unwrap().0 + 100_000).is_err());
-        spool.clear();
-        assert_eq!((spool.append(&[b"a"]), spool.read(0).unwrap()), (0, b"a".to_vec()));
     }
 
     #[test]

@@ -79,6 +79,8 @@ pub(super) struct State {
     pub(super) bytes: u64,
     pub(super) global_snapshots: GlobalSnapshots,
     pub(super) queues: BTreeMap<String, WorkQueue>,
+    /// Whether acknowledged links stay in their queues.
+    pub(super) holds_removals: bool,
 }
 
 /// The broker. Nodes use it through [`InProcessBroker::node`].
@@ -149,6 +151,20 @@ impl InProcessBroker {
         };
         drop(state);
         self.changed.notify_waiters();
+    }
+
+    /// Holds the removal of links that are acknowledged from now on, as a slow cluster does, or removes them.
+    pub fn hold_removals(&self, holds: bool) {
+        let mut state = self.state();
+        state.holds_removals = holds;
+        if !holds {
+            state.queues.values_mut().for_each(WorkQueue::remove_acknowledged);
+        }
+    }
+
+    /// Returns the number of links that are acknowledged and not removed.
+    pub fn held_removals(&self) -> usize {
+        self.state().queues.values().map(|queue| queue.acknowledged.len()).sum()
     }
 
     /// Takes all undelivered signals, for tests that deliver them by hand.

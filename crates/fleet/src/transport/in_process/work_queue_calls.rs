@@ -124,12 +124,20 @@ impl WorkQueues for InProcessNode {
         message: &'a QueuedMessage,
     ) -> BoxFuture<'a, Result<(), TransportError>> {
         async move {
+            let is_late = self.reach()?.holds_removals;
             self.with_queue(queue, |queue| {
-                queue.links.remove(&message.seq);
+                queue.acknowledged.insert(message.seq);
+                if !is_late {
+                    queue.remove_acknowledged();
+                }
                 Ok(())
             })
         }
         .boxed()
+    }
+
+    fn is_settled<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<bool, TransportError>> {
+        async move { self.with_queue(queue, |queue| Ok(queue.is_settled(site))) }.boxed()
     }
 
     fn close<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<(), TransportError>> {

@@ -33,6 +33,26 @@ const MAX_ACK_PENDING: usize = 10_000;
 #[derive(Deserialize)]
 struct ContentResponse {
     state: ContentState,
+    #[serde(default)]
+    cluster: Cluster,
+}
+
+/// The brokers that keep the stream, besides the one that responds.
+#[derive(Default, Deserialize)]
+struct Cluster {
+    #[serde(default)]
+    replicas: Vec<Replica>,
+}
+
+#[derive(Deserialize)]
+struct Replica {
+    #[serde(default)]
+    current: bool,
+    #[serde(default)]
+    offline: bool,
+    /// The number of changes that it does not have yet.
+    #[serde(default)]
+    lag: u64,
 }
 
 #[derive(Deserialize)]
@@ -47,6 +67,12 @@ struct ContentState {
 #[derive(Deserialize)]
 struct ConsumerResponse {
     delivered: Delivered,
+    /// The number of links that are not delivered yet.
+    #[serde(default)]
+    num_pending: u64,
+    /// The number of links that are delivered and not acknowledged.
+    #[serde(default)]
+    num_ack_pending: u64,
 }
 
 #[derive(Deserialize)]
@@ -56,11 +82,25 @@ struct Delivered {
 
 impl Connection {
     async fn queue_state(&self, queue: &str, filter: Option<String>) -> Result<ContentState, TransportError> {
+        Ok(self.queue_info(queue, filter).await?.state)
+    }
+
+    async fn queue_info(&self, queue: &str, filter: Option<String>) -> Result<ContentResponse, TransportError> {
         check_queue_name(queue)?;
         let stream = self.names.queue_stream(queue);
         let question = filter.map_or_else(|| json!({}), |filter| json!({ "subjects_filter": filter }));
         let answer = self.api_request::<ContentResponse>(&format!("STREAM.INFO.{stream}"), &question, &stream).await?;
-        answer.map(|content| content.state).map_err(|error| queue_error(&error, queue, &stream))
+        answer.map_err(|error| queue_error(&error, queue, &stream))
+    }
+
+    /// Compares the links of a site in the stream with those that its consumer still has to deliver, or to see
+    /// acknowledged: what is acknowledged leaves the consumer first. A broker that lags may deliver it again, too.
+    async fn is_settled(&self, queue: &str, site: &str) -> Result<bool, TransportError> {
+        // The consumer first: a link that comes in between looks like one that is not removed, never the other way round.
+        let consumer = self.consumer::<ConsumerResponse>("INFO", queue, site).await?;
+        let left = consumer.map_or(0, |consumer| consumer.num_pending + consumer.num_ack_pending);
+        let info = self.queue_info(queue, Some(self.names.queue_site(queue, site))).await?;
+        Ok(info.state.subjects.values().sum::<u64>() <= left && info.cluster.is_caught_up())
     }
 
     async fn consumer<A: serde::de::DeserializeOwned>(
@@ -175,6 +215,13 @@ impl Connection {
     }
 }
 
+impl Cluster {
+    /// Returns whether all brokers that are there have every change.
+    fn is_caught_up(&self) -> bool {
+        self.replicas.iter().all(|replica| replica.offline || replica.current && replica.lag == 0)
+    }
+}
+
 /// Converts an error of the broker about a queue.
 fn queue_error(error: &ApiError, queue: &str, stream: &str) -> TransportError {
     match api_error(error, stream) {
@@ -240,6 +287,10 @@ impl WorkQueues for Nats {
         message: &'a QueuedMessage,
     ) -> BoxFuture<'a, Result<(), TransportError>> {
         Box::pin(self.connection.acknowledge(queue, message))
+    }
+
+    fn is_settled<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<bool, TransportError>> {
+        Box::pin(self.connection.is_settled(queue, site))
     }
 
     fn close<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<(), TransportError>> {
