@@ -91,7 +91,7 @@ impl RateGate<'_> {
             Signal::Unavailable | Signal::Broken | Signal::ServerError => {
                 let weight = if response.signal == Signal::ServerError { 0.4 } else { 1.0 };
                 if self.accumulate_error(weight, response.signal, permit.in_flight) {
-                    let (rate, now) = (self.rate(), self.now);
+                    let (rate, now) = (self.usable_rate(), self.now);
                     self.active.trouble().noise.revoke(rate, now);
                     self.begin_noise_test(response.signal);
                     let is_503 = response.signal == Signal::Unavailable;
@@ -230,7 +230,7 @@ impl RateGate<'_> {
     fn accumulate_error(&mut self, weight: f64, signal: Signal, in_flight: u8) -> bool {
         // A 503 is what a limit looks like, so it becomes usual only as noise.
         let usual = self.update_usual_shares(if signal == Signal::Unavailable { 0.0 } else { weight }, 0.0).0;
-        let rate = self.rate();
+        let rate = self.usable_rate();
         let trouble = self.active.trouble();
         let step = trouble.noise.excess(weight).map_or(weight - allowance(usual), |excess| ERRORS * excess);
         let sum = (f64::from(trouble.errors) + step).max(0.0);
