@@ -235,6 +235,53 @@ fn a_limit_that_two_hosts_hit_in_turn_is_charged_to_their_site() {
     assert_eq!(crawl.pace.hold(Scope::host("b.example.com"), crawl.at()), None);
 }
 
+/// A site that had been blocked once counted every later block as one too soon after a hold: each hold was half as long
+/// again as the last one.
+#[test]
+fn a_site_is_held_no_longer_when_it_is_blocked_again_later() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    let mut holds = Vec::new();
+    // A host that is blocked twice running would take the blame alone.
+    for host in ["a.example.org", "b.example.org"].repeat(2) {
+        for _ in 0..60 {
+            crawl.good("a.example.org", 1);
+            crawl.good("b.example.org", 1);
+        }
+        let permit = crawl.permit(host);
+        crawl.now += 100;
+        let begin = crawl.now;
+        let done = crawl.respond(permit, Response::new(Signal::Limited, FETCHER));
+        assert!(matches!(done, ResponseEffect::LimitHit { level: Level::Site, .. }), "{done:?}");
+        let trial = crawl.permit("b.example.org");
+        let _ = crawl.respond(trial, Response::new(Signal::Limited, FETCHER));
+        crawl.good("b.example.org", 1);
+        holds.push(crawl.now - begin);
+    }
+    assert!(holds.iter().all(|hold| *hold <= holds[0] * 11 / 10), "{holds:?}");
+}
+
+/// The doubt of the second host stayed open until the hold of the site was over. The page that came then closed it as a
+/// block of that page, and later blocks of the site needed more proof.
+#[test]
+fn a_doubt_of_a_host_whose_site_is_blamed_meanwhile_is_about_the_pace() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    for _ in 0..30 {
+        crawl.good("a.example.org", 1);
+        crawl.good("b.example.org", 1);
+    }
+    let (a, b) = (crawl.permit("a.example.org"), crawl.permit("b.example.org"));
+    let block = || Response::new(Signal::Block, FETCHER);
+    let first = crawl.respond(a, block());
+    assert!(matches!(first, ResponseEffect::Doubt { .. }), "{first:?}");
+    let ResponseEffect::Doubt { doubt, .. } = crawl.respond(b, block()) else { panic!("no doubt") };
+    let trial = crawl.permit("a.example.org");
+    let done = crawl.respond(trial, block());
+    assert!(matches!(done, ResponseEffect::LimitHit { level: Level::Site, .. }), "{done:?}");
+    assert_eq!(crawl.pace.doubt_verdict("b.example.org", doubt, crawl.at()), DoubtVerdict::Pending);
+    crawl.good("b.example.org", 1);
+    assert_eq!(crawl.pace.doubt_verdict("b.example.org", doubt, crawl.at()), DoubtVerdict::Pace);
+}
+
 #[test]
 fn sites_of_one_address_are_held_together_only_when_two_of_them_are_blocked() {
     let mut crawl = Crawl::new(PaceSettings::default());

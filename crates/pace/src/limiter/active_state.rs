@@ -109,6 +109,8 @@ pub(crate) struct CeilingProbe {
 pub(crate) struct Doubt {
     pub(crate) counts: Counts,
     pub(crate) in_flight: u8,
+    /// Time of the block.
+    pub(crate) since: i64,
     /// Number of blocked trials that make it the pace's.
     pub(crate) trials: u8,
     /// The blocked fetcher, and the number of pages that others have got in trials since.

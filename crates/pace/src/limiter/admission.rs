@@ -163,6 +163,13 @@ impl Admission<'_> {
             .any(|&(level, _)| self.gate(level).is_some_and(|gate| gate.active.has_success(fetcher, now)))
     }
 
+    /// Returns the time of the last limit hit of the shared levels; 0 for none.
+    fn shared_limit_hit_at(&mut self) -> i64 {
+        let levels = self.levels();
+        let of = |gate: RateGate<'_>| gate.active.trouble.as_ref().map_or(0, |trouble| trouble.limit_hit_at);
+        levels.iter().skip(1).filter_map(|&(level, _)| self.gate(level).map(of)).max().unwrap_or(0)
+    }
+
     /// Handles the response to a trial. Returns its effect, unless the response must also count like any other.
     fn trials(
         &mut self,
@@ -173,12 +180,18 @@ impl Admission<'_> {
         let asked_to_wait = response.retry_after.is_some_and(|span| !span.is_zero());
         let mut effect = None;
         let mut doubted = None;
+        let blamed_at = self.shared_limit_hit_at();
         for &(level, _) in self.levels().iter().filter(|(_, trial)| permit.has(*trial)) {
             let Some(mut gate) = self.gate(level) else { continue };
             let in_doubt = gate.active.trouble.as_ref().is_some_and(|trouble| trouble.doubt.is_some());
             match response.signal {
                 Signal::NotAsked => effect = Some((ResponseEffect::Nothing, None)),
-                Signal::Content | Signal::ClientError if in_doubt => gate.decide_for_page(response.fetcher.0),
+                Signal::Content | Signal::ClientError if in_doubt => {
+                    // The hold of the level above is the reason why this page came.
+                    if level != Level::Host || !gate.end_older_doubt(blamed_at) {
+                        gate.decide_for_page(response.fetcher.0);
+                    }
+                }
                 Signal::Content | Signal::ClientError => gate.end_hold_after_trial(),
                 _ if in_doubt => doubted = Some(level),
                 Signal::ServerError if gate.persisted.cause() != Cause::Errors => {
@@ -246,6 +259,9 @@ impl Admission<'_> {
                 _ => (gate.counts(), gate.active.in_flight.saturating_add(1)),
             };
             gate.clean(&counts, in_flight);
+            if let Some(trouble) = &mut gate.active.trouble {
+                trouble.fresh = trouble.fresh.saturating_sub(1);
+            }
             if response.signal == Signal::Content {
                 let now = gate.now;
                 gate.active.record_success(response.fetcher.0, now);

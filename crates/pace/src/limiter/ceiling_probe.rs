@@ -29,7 +29,7 @@ const PAR_PAUSE_S: f64 = 1800.0;
 const COSTLY_S: f64 = 120.0;
 /// Windows after which the first probe of a host that bans is due: by then, a longer one would have been too full.
 const SETTLED: f64 = 1.25;
-/// Gain from which on, and rate (requests per second) up to which, that probe is worth a ban.
+/// Gain from which on, and rate (requests per second) below which, that probe is worth a ban.
 const WORTH: f64 = 0.5;
 const RARE: f64 = 7.0;
 
@@ -75,7 +75,9 @@ impl RateGate<'_> {
         let next = self.next_suspect(window).map_or(0.0, |next| self.first_cap(window, next));
         let tried = self.next_cap(window).max(if self.is_costly() { 0.0 } else { next });
         let gain = (tried / cap - 1.0).clamp(0.1, 3.0);
-        let pause = if self.persisted.is_confirmed(self.now) {
+        // Few hosts that ban allow so much, so such a probe is as rare as one of a certain ceiling.
+        let is_rare = self.is_costly() && tried >= RARE;
+        let pause = if self.persisted.is_confirmed(self.now) || is_rare {
             (20.0 * 60.0_f64).max(20.0 * cost)
         } else {
             let is_coarse =
@@ -84,7 +86,7 @@ impl RateGate<'_> {
                 self.persisted.probe_at = self.after(0, SETTLED * SECONDS[window].max(60.0));
                 return;
             }
-            (if is_coarse { 1.5 } else { 4.0 } * cost / gain).max(SECONDS[window].min(300.0)).max(60.0)
+            (if is_coarse { 1.5 } else { 5.0 } * cost / gain).max(SECONDS[window].min(300.0)).max(60.0)
         };
         self.persisted.probe_at = self.after(self.persisted.fails(self.now), pause);
     }

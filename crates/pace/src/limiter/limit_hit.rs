@@ -27,10 +27,15 @@ const FALL_AGAIN: f64 = 0.7;
 /// Least share of the rate that the first errors leave. Half the rate is mostly enough to tell whether slowing down
 /// helps.
 const LEAST_CUT: f64 = 0.5;
+/// Share of the ceiling at which requests resume after a hold, and after one for errors.
+const RESUMED: f64 = 0.7;
+const RESUMED_AFTER_ERRORS: f64 = 0.5;
 /// Share of a blocked rate that a ceiling may reach at most.
 const BELOW_HI: f64 = 0.95;
 /// Lengths of bans that people choose, in seconds: most are round.
 const ROUND_S: [f64; 7] = [300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 7200.0];
+/// Least step to the next of these lengths, as a share of the time that has passed.
+const ROUND_STEP: f64 = 0.3;
 /// Time from which on a host that still refuses has most likely banned the crawler, in seconds.
 const LONG_S: f64 = 100.0;
 /// Requests up to which a first refusal says nothing of a window: the limit is as likely one per second.
@@ -116,7 +121,8 @@ impl RateGate<'_> {
         }
         let grown = (1.5 * held).max(0.7 * passed);
         // A ban of a round length has ended shortly after it.
-        let round = ROUND_S.map(|span| 1.05 * span + 15.0 - passed).into_iter().find(|hold| *hold >= 0.35 * passed);
+        let round =
+            ROUND_S.map(|span| 1.05 * span + 15.0 - passed).into_iter().find(|hold| *hold >= ROUND_STEP * passed);
         match round {
             Some(round) if passed >= LONG_S => round,
             _ => grown.min(MAX_HOLD_S),
@@ -138,8 +144,13 @@ impl RateGate<'_> {
         (trouble.resumed_at, trouble.resumed) = (trial_at, 1);
 
         let (ceiling, _) = self.ceiling();
-        if self.rate() > ceiling / 2.0 {
-            self.set_rate(ceiling / 2.0);
+        // After errors, half the rate tells noise from a limit sooner.
+        let share = match self.persisted.cause() {
+            Cause::Limited | Cause::Block => RESUMED,
+            _ => RESUMED_AFTER_ERRORS,
+        };
+        if self.rate() > share * ceiling {
+            self.set_rate(share * ceiling);
         }
         self.schedule();
     }

@@ -16,7 +16,7 @@ impl RateGate<'_> {
         if self.active.trouble.is_none() && error.is_none() {
             return false;
         }
-        let (rate, now) = (self.rate(), self.now);
+        let (rate, now) = (self.usable_rate(), self.now);
         match self.active.trouble().noise.record(rate, error, now) {
             Some(found) => {
                 self.restore(*found);
@@ -29,7 +29,7 @@ impl RateGate<'_> {
     /// Begins a test before errors lower the rate, unless one is in progress.
     pub(crate) fn begin_noise_test(&mut self, signal: Signal) {
         if !self.rules.is_fixed {
-            let (rate, before, now) = (self.rate(), *self.persisted, self.now);
+            let (rate, before, now) = (self.usable_rate(), *self.persisted, self.now);
             self.active.trouble().noise.begin_test(rate, signal, before, now);
         }
     }
@@ -38,6 +38,16 @@ impl RateGate<'_> {
     pub(crate) fn end_noise_test(&mut self) {
         if let Some(trouble) = &mut self.active.trouble {
             trouble.noise.end_test();
+        }
+    }
+
+    /// Returns the rate, or the lower one that a learned limit of parallel requests leaves of it: a rate that no request
+    /// follows says nothing of errors.
+    pub(crate) fn usable_rate(&self) -> f64 {
+        let latency = f64::from(self.active.fast).exp();
+        match self.persisted.par_cap {
+            cap if cap > 0 && latency > 0.0 => self.rate().min(f64::from(cap) / latency),
+            _ => self.rate(),
         }
     }
 

@@ -91,7 +91,7 @@ impl RateGate<'_> {
             Signal::Unavailable | Signal::Broken | Signal::ServerError => {
                 let weight = if response.signal == Signal::ServerError { 0.4 } else { 1.0 };
                 if self.accumulate_error(weight, response.signal, permit.in_flight) {
-                    let (rate, now) = (self.rate(), self.now);
+                    let (rate, now) = (self.usable_rate(), self.now);
                     self.active.trouble().noise.revoke(rate, now);
                     self.begin_noise_test(response.signal);
                     let is_503 = response.signal == Signal::Unavailable;
@@ -166,6 +166,20 @@ impl RateGate<'_> {
         }
     }
 
+    /// Ends the doubt as above, with its trial, if the level above was blamed at `blamed_at`, after the doubt began.
+    /// Returns whether that is so.
+    pub(crate) fn end_older_doubt(&mut self, blamed_at: i64) -> bool {
+        let of = |trouble: &Trouble| trouble.doubt.is_some_and(|doubt| doubt.since <= blamed_at);
+        if !self.active.trouble.as_deref().is_some_and(of) {
+            return false;
+        }
+        self.end_doubt();
+        let trouble = self.active.trouble();
+        (trouble.trial, trouble.blocks) = (Trial::No, 0.0);
+        self.persisted.set_trial(false);
+        true
+    }
+
     /// Returns the result of a doubt. Earlier doubts were about pace if the last one was.
     pub(crate) fn verdict(&self, doubt: u32) -> DoubtVerdict {
         let Some(trouble) = &self.active.trouble else { return DoubtVerdict::Page };
@@ -196,7 +210,7 @@ impl RateGate<'_> {
             return SignalEffect::Doubt { hold_until: trouble.hold, doubt: trouble.doubts };
         }
         let page_blocks = usize::from(self.persisted.page_blocks()).min(2);
-        let usual = self.update_usual_shares(0.0, 1.0).1;
+        let (usual, since) = (self.update_usual_shares(0.0, 1.0).1, self.now);
         let sum = (f64::from(self.active.trouble().blocks) + 1.0 - SLACK - 1.5 * usual).max(0.0);
         let trouble = self.active.trouble();
         trouble.blocks = sum as f32;
@@ -205,7 +219,8 @@ impl RateGate<'_> {
         }
         trouble.doubts = trouble.doubts.wrapping_add(1);
         let (counts, in_flight) = (permit.counts, permit.in_flight);
-        trouble.doubt = Some(Doubt { counts, in_flight, trials: 1 + page_blocks as u8, fetcher, others: 0 });
+        let trials = 1 + page_blocks as u8;
+        trouble.doubt = Some(Doubt { counts, in_flight, since, trials, fetcher, others: 0 });
         let doubt = trouble.doubts;
         // Requests in flight are unaffected; only requests sent from now on can decide.
         let hold_until = self.hold_for(DOUBT_S, Trial::Wanted);
@@ -215,7 +230,7 @@ impl RateGate<'_> {
     fn accumulate_error(&mut self, weight: f64, signal: Signal, in_flight: u8) -> bool {
         // A 503 is what a limit looks like, so it becomes usual only as noise.
         let usual = self.update_usual_shares(if signal == Signal::Unavailable { 0.0 } else { weight }, 0.0).0;
-        let rate = self.rate();
+        let rate = self.usable_rate();
         let trouble = self.active.trouble();
         let step = trouble.noise.excess(weight).map_or(weight - allowance(usual), |excess| ERRORS * excess);
         let sum = (f64::from(trouble.errors) + step).max(0.0);
@@ -246,7 +261,6 @@ impl RateGate<'_> {
         if trouble.errors == 0.0 {
             trouble.crowd = 0;
         }
-        trouble.fresh = trouble.fresh.saturating_sub(1);
     }
 
     /// Updates the usual shares of errors and blocks. Returns their previous values.
