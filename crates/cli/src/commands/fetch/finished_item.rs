@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use super::input_position::InputPosition;
 use super::link_end::LinkEnd;
 use super::result_order::Stored;
-use super::resume;
 use super::totals;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::consent::Consent;
@@ -87,7 +86,7 @@ struct StoredReport {
 impl Stored for FinishedItem {
     fn key(&self) -> Option<u128> {
         match self {
-            Self::Fetched(place, link, report) if LinkEnd::of(report).is_done() => Some(resume::key_at(*place, link)),
+            Self::Fetched(place, link, report) if LinkEnd::of(report).is_done() => Some(place.key_of(link)),
             Self::Fetched(..) | Self::Bad { .. } => None,
         }
     }

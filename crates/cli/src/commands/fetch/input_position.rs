@@ -1,5 +1,8 @@
 //! The place of a link in the input, which its result names.
 
+use fetchwise::pipeline::Link;
+use xxhash_rust::xxh3::xxh3_128;
+
 /// The place of an item in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InputPosition {
@@ -27,6 +30,12 @@ impl InputPosition {
     /// Returns the position in the queue, and whether the link may have another result; none for other inputs.
     pub(crate) fn queue(self) -> Option<(u64, bool)> {
         if let Self::Queue { seq, is_redelivered, .. } = self { Some((seq, is_redelivered)) } else { None }
+    }
+
+    /// Returns the hash of a link that has this place.
+    pub(super) fn key_of(self, link: &Link) -> u128 {
+        let id = link.id.as_deref().unwrap_or_default();
+        xxh3_128(format!("{id}\0{}\0{:?}{:?}", link.url, self.line(), self.position()).as_bytes())
     }
 
     /// Returns the position; none for a line.

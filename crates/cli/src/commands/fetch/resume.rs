@@ -204,7 +204,7 @@ impl EarlierLinks {
         if self.held.is_empty() {
             return None;
         }
-        self.held.take(key_at(place, link), |text| FinishedItem::restore(text).is_some())
+        self.held.take(place.key_of(link), |text| FinishedItem::restore(text).is_some())
     }
 
     /// Returns whether `--only` leaves out this link.
@@ -322,12 +322,6 @@ fn remove_outdated(dir: &Path) {
 fn hash(link: &Link) -> u128 {
     let id = link.id.as_deref().unwrap_or_default();
     xxh3_128(format!("{id}\0{}", link.url).as_bytes())
-}
-
-/// Returns the hash of a link at its place in the input.
-pub(super) fn key_at(place: InputPosition, link: &Link) -> u128 {
-    let id = link.id.as_deref().unwrap_or_default();
-    xxh3_128(format!("{id}\0{}\0{:?}{:?}", link.url, place.line(), place.position()).as_bytes())
 }
 
 /// Returns the file of the results that wait, next to a state file.
