@@ -105,10 +105,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             .is_none_or(|url| redirect_target::domain(url) == redirect_target::domain(self.url()));
         let response = fetchwise_pace::Response {
             retry_after: asked,
-            // A response without a body says little about how long a page takes.
+            // A response without a body says little about how long a page takes, and the time of a rendered page is mostly the
+            // browser's. Next to the latency of plain requests, each rendered page would look like an overloaded host.
             latency: answer
                 .duration
-                .filter(|_| is_direct && answer.outcome != Outcome::NotModified)
+                .filter(|_| is_direct && !by.renders && answer.outcome != Outcome::NotModified)
                 .map(|latency| latency.max(MIN_LATENCY)),
             local_delay: answer.local_delay,
             cost: answer.requests,

@@ -448,3 +448,28 @@ fn a_304_is_no_latency_sample() {
     let (before, after) = latency_after(Outcome::Content);
     assert!(after > before, "a page is one: {before:?} {after:?}");
 }
+
+#[test]
+fn rendered_pages_do_not_make_a_quick_host_look_slow() {
+    let world = World::new(PaceSettings { max_rate: 10.0, ..PaceSettings::default() });
+    let page = |ms| FetchResult::from(Outcome::Content).with_duration(Duration::from_millis(ms));
+    let explained = || world.selector.pace().unwrap().explain("e.org", world.clock.now()).unwrap();
+    (0..20).for_each(|n| drop(world.run(&format!("/plain/{n}"), page(30))));
+    let before = explained();
+    // Three at a time: a response to a lone request is that of a quiet host, however slow it is.
+    let mut under_way = std::collections::VecDeque::new();
+    for n in 0..60 {
+        let mut visit = world.visit(&format!("/rendered/{n}")).prefer("playwright").unwrap();
+        let fetch = world.fetch(&mut visit);
+        assert_eq!(fetch.fetcher(), "playwright");
+        under_way.push_back((visit, fetch));
+        if under_way.len() > 2
+            && let Some((mut visit, fetch)) = under_way.pop_front()
+        {
+            visit.report(fetch, page(900));
+        }
+    }
+    let after = explained();
+    assert_eq!(before.latency, after.latency);
+    assert!(after.rate >= before.rate, "{before:?} {after:?}");
+}
