@@ -35,6 +35,9 @@ class Server(threading.Thread):
 
     async def respond(self, reader, writer):
         try:
+            # To respond on every address of 127.0.0.0/8, the server listens on all addresses of the machine.
+            if not writer.get_extra_info("peername")[0].startswith("127."):
+                return
             while await reader.readuntil(b"\r\n\r\n"):
                 self.first_at = self.first_at or time.monotonic()
                 self.requests += 1
