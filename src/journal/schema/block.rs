@@ -261,9 +261,9 @@ enum Found {
 struct Findings<'a> {
     /// The texts that have a number.
     texts: Vec<&'a str>,
-    /// Of each row, as in [`Row::names`]: numbers plus one, 0 for the empty text.
+    /// The numbers of each row's [`Row::names`], plus one. The empty text is 0.
     names: Vec<[u32; 5]>,
-    /// Of each row, its headers' values and then its heuristics'.
+    /// The values of all rows. A row has the values of its headers first, and then those of its heuristics.
     values: Vec<Found>,
 }
 
