@@ -43,8 +43,8 @@ pub(crate) fn tokens(file: Option<&Path>) -> Result<Tokens, Failure> {
     Ok(of_file.and(of_variable.unwrap_or_default()))
 }
 
-/// The number of clients that can connect before the first of them is accepted. With the usual 128, a burst of clients overflows the queue,
-/// and each client beyond it waits a second for its next try. The system may lower the number.
+/// The number of clients that can connect before the first of them is accepted. With the usual 128, a burst of clients
+/// overflows the queue, and each client beyond it waits a second for its next try. The system may lower the number.
 const BACKLOG: u32 = 4096;
 
 /// Hints for an address that cannot be used.
