@@ -260,8 +260,7 @@ impl Pace {
     /// Records the response to a request.
     pub fn record_response(&self, permit: Permit, response: &Response, now: Timestamp) -> ResponseEffect {
         let recorded = self.with_levels_of(&permit, now, |admission| {
-            let admitted_cost = if response.renders { render_cost(admission.host.persisted()) } else { permit.cost() };
-            let (effect, cause) = admission.record_response(&permit, response, admitted_cost);
+            let (effect, cause) = admission.record_response(&permit, response);
             let record = cause.filter(|_| self.store.is_some()).and_then(|(level, cause)| {
                 let (name, state) = admission.persisted_state(level)?;
                 Some((level, name.to_owned(), state, cause))

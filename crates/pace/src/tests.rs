@@ -409,6 +409,34 @@ fn a_rendered_page_counts_as_many_requests_as_pages_of_the_host_have_made() {
 }
 
 #[test]
+fn a_rendered_page_with_fewer_requests_than_admitted_gives_the_rest_of_its_gap_back() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    let begin = crawl.now;
+    let admit = |crawl: &mut Crawl| loop {
+        match crawl.pace.admit(Scope::host("a.org"), Cost::Rendered, crawl.at()) {
+            Admit::Go(permit) => return permit,
+            Admit::Wait(until) => crawl.now = until.as_millis(),
+            Admit::AtCapacity => panic!("full"),
+        }
+    };
+    let rendered = |cost| Response { cost: Some(cost), renders: true, ..Response::new(Signal::Content, FETCHER) };
+    let permit = admit(&mut crawl);
+    crawl.now += 1500;
+    assert_eq!(crawl.respond(permit, rendered(4)), ResponseEffect::Nothing);
+    let permit = admit(&mut crawl);
+    let waited = crawl.now - begin;
+    assert!((1700..=2700).contains(&waited), "four requests at two a second, not twelve: {waited}");
+    // A page that takes longer than the gap of its requests frees the next one at once, and no more than that.
+    crawl.now += 4000;
+    assert_eq!(crawl.respond(permit, rendered(4)), ResponseEffect::Nothing);
+    let ended = crawl.now;
+    let _permit = admit(&mut crawl);
+    assert_eq!(crawl.now, ended);
+    let _permit = admit(&mut crawl);
+    assert!(crawl.now - ended >= 1500, "{}", crawl.now - ended);
+}
+
+#[test]
 fn a_configured_rate_is_not_learned_and_off_is_off() {
     let hosts = HashMap::from([("a.org".to_owned(), HostPace { rate: Some(5.0), parallel: Some(1) })]);
     let mut crawl = Crawl::new(PaceSettings { hosts, ..PaceSettings::default() });

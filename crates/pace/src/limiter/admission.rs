@@ -103,7 +103,7 @@ impl Admission<'_> {
         for (&(level, trial), next) in self.levels().iter().zip(permit.next) {
             if let Some(mut gate) = self.gate(level) {
                 gate.unbook(permit.has(trial));
-                gate.correct(permit.cost(), 0);
+                gate.uncount(permit.cost());
                 gate.free_turn(next, sent);
             }
         }
@@ -115,7 +115,6 @@ impl Admission<'_> {
         &mut self,
         permit: &Permit,
         response: &Response,
-        admitted_cost: u16,
     ) -> (ResponseEffect, Option<(Level, Cause)>) {
         let sent = permit.sent(self.now);
         let mut is_known = false;
@@ -124,7 +123,7 @@ impl Admission<'_> {
             gate.touch();
             gate.unbook(permit.has(trial));
             if let Some(cost) = response.cost {
-                gate.correct(admitted_cost, cost);
+                gate.correct(permit.cost(), cost);
             }
             is_known |= gate.is_before_limit_hit(sent);
         }

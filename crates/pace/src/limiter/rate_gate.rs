@@ -171,7 +171,8 @@ impl RateGate<'_> {
         }
     }
 
-    /// Counts the actual cost of a request instead of the admitted one.
+    /// Counts the actual cost of a request instead of the admitted one. A cheaper request gives back the part of its gap
+    /// that is still ahead.
     pub(crate) fn correct(&mut self, admitted_cost: u16, cost: u16) {
         self.touch();
         if cost > admitted_cost {
@@ -180,7 +181,16 @@ impl RateGate<'_> {
             self.active.next = self.active.next.max(self.now).saturating_add(gap as i64);
         } else {
             self.active.rings.subtract(admitted_cost - cost, self.now);
+            let excess_ms = (self.gap_ms(admitted_cost) - self.gap_ms(cost)) as i64;
+            let earliest = self.active.next.min(self.now);
+            self.active.next = self.active.next.saturating_sub(excess_ms).max(earliest);
         }
+    }
+
+    /// Takes a request that never went out from the counts. [`free_turn`](Self::free_turn) decides about its gap.
+    pub(crate) fn uncount(&mut self, cost: u16) {
+        self.touch();
+        self.active.rings.subtract(cost, self.now);
     }
 
     /// Advances the rings to now.
