@@ -15,16 +15,18 @@ pub(crate) const GRACE: Duration = Duration::from_secs(5);
 /// The number of requests to stop.
 pub(crate) type Stop = watch::Receiver<u32>;
 
-/// Starts to listen to Ctrl-C and SIGTERM. Called within a runtime.
+/// Listens to Ctrl-C and SIGTERM, from now on. Called within a runtime.
 pub(crate) fn listen() -> std::io::Result<Stop> {
+    #[cfg(unix)]
+    use tokio::signal::unix::{SignalKind, signal};
     let (asked, stop) = watch::channel(0u32);
     #[cfg(unix)]
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::spawn(async move {
         loop {
             #[cfg(unix)]
             tokio::select! {
-                ended = tokio::signal::ctrl_c() => if ended.is_err() { return },
+                _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
             }
             #[cfg(not(unix))]

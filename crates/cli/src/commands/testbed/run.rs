@@ -46,6 +46,12 @@ pub(crate) fn run(args: &TestbedArgs, out: &mut Output) -> Result<Exit, Failure>
         Arc::new(started.map_err(|error| Failure::failed(format_args!("cannot serve the testbed: {error}")))?);
     let submissions = SubmissionServer::start(Arc::clone(&testbed)).map_err(Failure::failed)?;
     let ca_file = testbed.authority_pem().map(|pem| write_authority(args, pem)).transpose()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
+    // Before the places are printed: whoever reads them may end the testbed at once.
+    let mut stop = {
+        let _entered = runtime.enter();
+        shutdown::listen().map_err(Failure::failed)?
+    };
     let places = WhereJson {
         links: submissions.url("/links.txt"),
         pages: submissions.url("/pages"),
@@ -68,9 +74,7 @@ pub(crate) fn run(args: &TestbedArgs, out: &mut Output) -> Result<Exit, Failure>
         }
     }
     out.flush()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
     runtime.block_on(async {
-        let mut stop = shutdown::listen().map_err(Failure::failed)?;
         note("the testbed is open until Ctrl-C");
         stop.changed().await.map_err(Failure::failed)
     })?;
