@@ -253,7 +253,9 @@ impl Worker {
             match self.check() {
                 Ok(()) => {}
                 // Stopped, or a command or another process is working on the log. The next check finds out.
-                Err(JournalError::Log(LogError::Stopped | LogError::Locked { .. } | LogError::Replaced { .. })) => {}
+                Err(JournalError::Log(LogError::Stopped | LogError::Locked { .. } | LogError::Replaced { .. })) => {
+                    self.share_checked_at = None;
+                }
                 Err(error) => {
                     self.not_before = Some(Instant::now() + FAILED_FOR);
                     (self.on_event)(MaintenanceEvent::Failed(error));
