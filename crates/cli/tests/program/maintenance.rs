@@ -355,9 +355,20 @@ fn the_format_page_suffices_for_an_independent_reader_in_python() {
 fn a_crawl_compacts_expired_attempts_in_the_background() {
     let place = TestDir::new();
     place.write("c.toml", "[log]\nsegment_bytes = '64KiB'\n");
+    // URLs that no packing makes small: the old attempts must fill more than a few segments.
+    let mut state = 1u64;
+    let mut digits = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        format!("{:016x}", state ^ state >> 33)
+    };
+    let long = history(4000).map(|mut of| {
+        let path: String = (0..12).map(|_| digits()).collect();
+        of["url"] = format!("{}?{path}", of["url"].as_str().unwrap()).into();
+        of
+    });
     // As in a real log, older records precede newer ones.
     let (old, new): (Vec<Value>, Vec<Value>) =
-        history(4000).partition(|of| of["attempted_at"].as_i64().unwrap() < now() - 90 * DAY);
+        long.partition(|of| of["attempted_at"].as_i64().unwrap() < now() - 90 * DAY);
     for part in [old, new] {
         let text: String = part.iter().map(|line| format!("{line}\n")).collect();
         assert_eq!(place.run_with(&["import", "-", "--config", "c.toml"], text).code, 0);

@@ -241,7 +241,8 @@ fn an_early_signal_is_handled_once_the_crawler_runs() {
 fn a_running_crawler_applies_resume() {
     let place = TestDir::new();
     let origin = site(&place, "direct_access", WORSE);
-    place.run(&fetch(&pages(&place, &origin, "first", 8)));
+    // All decisions at once, as above: otherwise learning may learn in time.
+    place.run(&[&fetch(&pages(&place, &origin, "first", 8))[..], &["--concurrency", "320"]].concat());
     let mut child = place.command(&fetch("-")).stdin(std::process::Stdio::piped()).spawn().unwrap();
     let input = child.stdin.take().unwrap();
     let messages = lines(child.stderr.take().unwrap());
