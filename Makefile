@@ -31,7 +31,7 @@ test: ## Run the tests that need nothing but Rust (and those with Chromium or Py
 
 test-system: chromium nats-server nginx prometheus yt-dlp warc-tools ## Install Chromium, NATS, nginx, Prometheus, yt-dlp, warcio and pywb where missing, and run the tests that need them, or the Python or Node package
 	FETCHWISE_SYSTEM_TESTS=1 $(CARGO) test --locked --workspace --all-features $(SYSTEM_TESTS)
-	FETCHWISE_SYSTEM_TESTS=1 $(CARGO) test --locked --workspace --all-features $(SYSTEM_TESTS_ELSEWHERE)
+	$(if $(SYSTEM_TESTS_ELSEWHERE),FETCHWISE_SYSTEM_TESTS=1 $(CARGO) test --locked --workspace --all-features $(SYSTEM_TESTS_ELSEWHERE))
 	$(if $(BINDINGS),$(MAKE) $(BINDINGS))
 
 check: ## Check format, lints and unit tests of the crates that changed on this branch (since main)
