@@ -433,7 +433,26 @@ fn a_rendered_page_with_fewer_requests_than_admitted_gives_the_rest_of_its_gap_b
     let _permit = admit(&mut crawl);
     assert_eq!(crawl.now, ended);
     let _permit = admit(&mut crawl);
-    assert!(crawl.now - ended >= 1500, "{}", crawl.now - ended);
+    assert!(crawl.now - ended >= 900, "{}", crawl.now - ended);
+}
+
+#[test]
+fn a_host_whose_pages_are_rendered_doubles_in_ten_seconds_too() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    let begin = crawl.now;
+    while crawl.now < begin + 30_500 {
+        match crawl.pace.admit(Scope::host("a.org"), Cost::Rendered, crawl.at()) {
+            Admit::Go(permit) => {
+                crawl.now += 100;
+                let response = Response { cost: Some(4), renders: true, ..Response::new(Signal::Content, FETCHER) };
+                assert_eq!(crawl.respond(permit, response), ResponseEffect::Nothing);
+            }
+            Admit::Wait(until) => crawl.now = until.as_millis(),
+            Admit::AtCapacity => panic!("full"),
+        }
+    }
+    let rate = crawl.explain("a.org").rate;
+    assert!((11.0..17.0).contains(&rate), "{rate}");
 }
 
 #[test]

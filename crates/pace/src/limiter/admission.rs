@@ -276,7 +276,7 @@ impl Admission<'_> {
                     gate.rendered(cost);
                 }
             }
-            if let Some(cause) = gate.grow(permit, &counts) {
+            if let Some(cause) = gate.grow(permit, response.cost.unwrap_or(permit.cost()), &counts) {
                 gate.note_ceiling();
                 record = Some((level, cause));
             }

@@ -17,6 +17,8 @@ use crate::signals::response::{Cause, Level};
 pub(crate) const CALM: f64 = 1.3;
 /// Time in which the rate doubles, in seconds.
 const DOUBLING_S: f64 = 10.0;
+/// Doublings for one request at most: few requests prove little, however much time they take.
+const MAX_DOUBLINGS: f64 = 0.1;
 /// Factor by which a ceiling without known limit is raised.
 const RAISED: f64 = 1.5;
 /// Number of requests below which a blocked count is coarse: the limit may be a third higher, and a probe finds out sooner.
@@ -45,16 +47,16 @@ impl RateGate<'_> {
         }
     }
 
-    /// Handles a good response to a request that waited for the pace: grows the rate, or probes the ceiling. Returns
-    /// the change.
-    pub(crate) fn grow(&mut self, permit: &Permit, counts: &Counts) -> Option<Cause> {
+    /// Handles a good response that took `cost` requests, the first of which waited for the pace: grows the rate, or
+    /// probes the ceiling. Returns the change.
+    pub(crate) fn grow(&mut self, permit: &Permit, cost: u16, counts: &Counts) -> Option<Cause> {
         let since = self.seconds_since_response();
         if self.rules.is_fixed {
             return None;
         }
         let change = self.probe_ceiling(permit, counts);
         if permit.has(self.paced()) && self.is_calm() && !self.is_crowded(permit) && self.rate().is_finite() {
-            let grown = self.rate() * (since / DOUBLING_S).min(0.1).exp2();
+            let grown = self.rate() * (since / DOUBLING_S).min(MAX_DOUBLINGS * f64::from(cost.max(1))).exp2();
             self.set_rate(grown.min(self.usable().max(self.rate())));
         }
         change
