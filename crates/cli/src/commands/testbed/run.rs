@@ -47,7 +47,7 @@ pub(crate) fn run(args: &TestbedArgs, out: &mut Output) -> Result<Exit, Failure>
     let submissions = SubmissionServer::start(Arc::clone(&testbed)).map_err(Failure::failed)?;
     let ca_file = testbed.authority_pem().map(|pem| write_authority(args, pem)).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
-    // Before the places are printed: whoever reads them may end the testbed at once.
+    // Before the places are printed: their reader may end the testbed at once.
     let mut stop = {
         let _entered = runtime.enter();
         shutdown::listen().map_err(Failure::failed)?
