@@ -54,8 +54,16 @@ impl Pace {
         let Some(mut entry) = self.hosts.get_mut(&key) else { return };
         let (settings, host) = (&self.settings, &mut *entry);
         let in_flight = host.forget();
-        let mut admission =
-            Admission { settings, load: &self.load, key, host, site: None, address: None, now: now.as_millis() };
+        let mut admission = Admission {
+            settings,
+            rules: &self.rules,
+            load: &self.load,
+            key,
+            host,
+            site: None,
+            address: None,
+            now: now.as_millis(),
+        };
         admission.wake();
         if let Some(gate) = admission.gate(Level::Host) {
             gate.active.in_flight = in_flight;

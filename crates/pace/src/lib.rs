@@ -125,7 +125,7 @@ pub use summary::PaceSummary;
 pub use fetchwise_types::{fetch_result, registry, response, time};
 
 use crate::limiter::active_state::ActiveState;
-use crate::limiter::admission::Admission;
+use crate::limiter::admission::{Admission, LevelRules};
 use crate::limiter::host::HostEntry;
 use crate::limiter::shared_levels::{SharedEntry, SharedState, SiteSharing, is_recent};
 use crate::persistence::persisted_state::{PersistedState, RENDER_COST};
@@ -174,6 +174,7 @@ pub struct MinInterval {
 /// The paces of all hosts. See the [crate page](self).
 pub struct Pace {
     settings: PaceSettings,
+    rules: LevelRules,
     hosts: Map<HostEntry>,
     sites: Map<SharedEntry>,
     addresses: Map<SharedEntry>,
@@ -208,8 +209,10 @@ impl Default for Pace {
 impl Pace {
     /// Creates a pace with nothing learned.
     pub fn new(settings: PaceSettings) -> Self {
+        let settings = settings.clamped();
         Self {
-            settings: settings.clamped(),
+            rules: LevelRules::new(&settings),
+            settings,
             hosts: Map::default(),
             sites: Map::default(),
             addresses: Map::default(),
@@ -339,8 +342,16 @@ impl Pace {
         let Some(mut entry) = self.hosts.get_mut(&self.key(host)) else { return DoubtVerdict::Page };
         let entry = &mut *entry;
         let (key, now) = (self.key(host), now.as_millis());
-        let mut admission =
-            Admission { settings: &self.settings, load: &self.load, key, host: entry, site: None, address: None, now };
+        let mut admission = Admission {
+            settings: &self.settings,
+            rules: &self.rules,
+            load: &self.load,
+            key,
+            host: entry,
+            site: None,
+            address: None,
+            now,
+        };
         admission.gate(Level::Host).map_or(DoubtVerdict::Page, |gate| gate.verdict(doubt))
     }
 
@@ -353,6 +364,7 @@ impl Pace {
         let (site, address) = (site.as_deref_mut(), address.as_deref_mut());
         let mut admission = Admission {
             settings: &self.settings,
+            rules: &self.rules,
             load: &self.load,
             key,
             host: entry,
@@ -452,7 +464,16 @@ impl Pace {
             let mut guard = self.hosts.entry(key).or_insert_with(|| self.new_host(scope.host));
             let host = &mut *guard;
             if scope.address.is_none() && host.identity().is_alone(now) {
-                return run(&mut Admission { settings, load: &self.load, key, host, site: None, address: None, now });
+                return run(&mut Admission {
+                    settings,
+                    rules: &self.rules,
+                    load: &self.load,
+                    key,
+                    host,
+                    site: None,
+                    address: None,
+                    now,
+                });
             }
             let site_key = self.key(scope.site);
             host.identity_mut().site = site_key;
@@ -481,6 +502,7 @@ impl Pace {
             };
             return run(&mut Admission {
                 settings,
+                rules: &self.rules,
                 load: &self.load,
                 key,
                 host,
@@ -505,13 +527,22 @@ impl Pace {
         let host = &mut *host;
         let (settings, key, now) = (&self.settings, permit.host, now.as_millis());
         if host.identity().is_alone(now) {
-            return Some(run(&mut Admission { settings, load: &self.load, key, host, site: None, address: None, now }));
+            return Some(run(&mut Admission {
+                settings,
+                rules: &self.rules,
+                load: &self.load,
+                key,
+                host,
+                site: None,
+                address: None,
+                now,
+            }));
         }
         let mut site = self.sites.get_mut(&host.identity().site);
         let address = host.identity().address;
         let mut address = if address == 0 { None } else { self.addresses.get_mut(&address) };
         let (site, address) = (site.as_deref_mut(), address.as_deref_mut());
-        Some(run(&mut Admission { settings, load: &self.load, key, host, site, address, now }))
+        Some(run(&mut Admission { settings, rules: &self.rules, load: &self.load, key, host, site, address, now }))
     }
 
     /// Tells `other` that its site has another host, or has a state, so that it reads the site from now on. No lock may

@@ -29,9 +29,34 @@ const MOVED: f64 = 1.25;
 /// The levels, with the flags of their trials on a permit.
 const LEVELS: [(Level, u8); 3] = [(Level::Host, TRIAL), (Level::Site, SITE_TRIAL), (Level::Address, ADDRESS_TRIAL)];
 
+/// The rules of each level. They follow from the settings, and each request reads them several times.
+#[derive(Debug)]
+pub(crate) struct LevelRules {
+    host: Rules,
+    /// Those of a host with a configured rate.
+    configured_host: Rules,
+    site: Rules,
+    address: Rules,
+}
+
+impl LevelRules {
+    pub(crate) fn new(settings: &PaceSettings) -> Self {
+        let PaceSettings { max_rate, min_rate, max_retry_after_s, max_crawl_delay_s, .. } = *settings;
+        let is_fixed = settings.mode == PaceMode::Fixed;
+        let host = Rules { level: Level::Host, is_fixed, max_rate, min_rate, max_retry_after_s, max_crawl_delay_s };
+        Self {
+            host,
+            configured_host: Rules { is_fixed: true, ..host },
+            site: Rules { level: Level::Site, max_rate: MAX_SHARED_RATE, ..host },
+            address: Rules { level: Level::Address, max_rate: MAX_SHARED_RATE, ..host },
+        }
+    }
+}
+
 /// The levels of one request at one moment.
 pub(crate) struct Admission<'r> {
     pub(crate) settings: &'r PaceSettings,
+    pub(crate) rules: &'r LevelRules,
     pub(crate) load: &'r LocalLoad,
     pub(crate) key: u64,
     pub(crate) host: &'r mut HostEntry,
@@ -40,7 +65,7 @@ pub(crate) struct Admission<'r> {
     pub(crate) now: i64,
 }
 
-impl Admission<'_> {
+impl<'r> Admission<'r> {
     /// Returns the levels that take part: for a host that is alone, only itself.
     fn levels(&self) -> &'static [(Level, u8)] {
         if self.site.is_none() && self.address.is_none() { &LEVELS[..1] } else { &LEVELS }
@@ -347,12 +372,13 @@ impl Admission<'_> {
         self.settings.hosts.get(&*self.host.identity().name).copied().unwrap_or_default()
     }
 
-    fn rules(&self, level: Level) -> Rules {
-        let is_fixed =
-            self.settings.mode == PaceMode::Fixed || (level == Level::Host && self.configured().rate.is_some());
-        let max_rate = if level == Level::Host { self.settings.max_rate } else { MAX_SHARED_RATE };
-        let PaceSettings { min_rate, max_retry_after_s, max_crawl_delay_s, .. } = *self.settings;
-        Rules { level, is_fixed, max_rate, min_rate, max_retry_after_s, max_crawl_delay_s }
+    fn rules(&self, level: Level) -> &'r Rules {
+        match level {
+            Level::Host if self.configured().rate.is_some() => &self.rules.configured_host,
+            Level::Host => &self.rules.host,
+            Level::Site => &self.rules.site,
+            Level::Address => &self.rules.address,
+        }
     }
 
     /// Returns a number in [0, 1) that is the same for the same history.

@@ -31,6 +31,9 @@ const PAR_PAUSE_S: f64 = 1800.0;
 const COSTLY_S: f64 = 120.0;
 /// Windows after which the first probe of a host that bans is due: by then, a longer one would have been too full.
 const SETTLED: f64 = 1.25;
+/// Share of the blocked rate that such a host is asked at once it has allowed the first ceiling for so long that the
+/// window is the right one.
+const NEAR_HI: f64 = 0.96;
 /// Gain from which on, and rate (requests per second) below which, that probe is worth a ban.
 const WORTH: f64 = 0.5;
 const RARE: f64 = 7.0;
@@ -214,6 +217,10 @@ impl RateGate<'_> {
             trouble.top_since = now;
         } else if now - trouble.top_since >= (2000.0 * SECONDS[window].max(60.0)) as i64 {
             self.persisted.lo = self.persisted.lo.max(PositiveF16::new(cap));
+            if let Some(cap) = self.settled_cap(window, cap) {
+                self.persisted.cap[window] = PositiveF16::new(cap);
+                return None;
+            }
         }
         if due && permit.has(self.paced()) && self.persisted.declared_window() != Some(window) && self.is_calm() {
             let tried = self.next_cap(window).min(self.rules.max_rate);
@@ -223,6 +230,15 @@ impl RateGate<'_> {
             self.persisted.cap[window] = PositiveF16::new(tried);
         }
         None
+    }
+
+    /// Returns a ceiling nearer to the blocked rate, for a host that bans and whose window is known by now. Ten seconds
+    /// have too few requests for that: their spread is as large as the difference.
+    fn settled_cap(&self, window: usize, cap: f64) -> Option<f64> {
+        let is_known = window > 0 && self.is_costly() && self.persisted.failed == 0;
+        let settled = safe(NEAR_HI, self.persisted.hi[window].get(), window);
+        let is_near = settled > cap && settled < 1.1 * cap;
+        (is_known && is_near && self.persisted.declared_window() != Some(window)).then_some(settled)
     }
 
     /// Checks whether the current probe has passed, and applies that. A probe lasts two windows: a limiter with fixed

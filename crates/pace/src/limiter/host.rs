@@ -111,7 +111,7 @@ impl HostEntry {
     }
 
     /// Returns the gate of the host, if it is in use.
-    pub(crate) fn active_gate(&mut self, rules: Rules, now: i64) -> Option<RateGate<'_>> {
+    pub(crate) fn active_gate<'g>(&'g mut self, rules: &'g Rules, now: i64) -> Option<RateGate<'g>> {
         match self {
             Self::Idle(_) => None,
             Self::Active(host) => {

@@ -32,10 +32,15 @@ const RESUMED: f64 = 0.7;
 const RESUMED_AFTER_ERRORS: f64 = 0.5;
 /// Share of a blocked rate that a ceiling may reach at most.
 const BELOW_HI: f64 = 0.95;
-/// Lengths of bans that people choose, in seconds: most are round.
-const ROUND_S: [f64; 7] = [300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 7200.0];
+/// The shortest lengths of bans that people choose, in seconds: most are round.
+const ROUND_S: [f64; 2] = [300.0, 600.0];
 /// Least step to the next of these lengths, as a share of the time that has passed.
 const ROUND_STEP: f64 = 0.3;
+/// Wait for the next trial of a ban between these lengths in seconds, as a share of the time that has passed, and at
+/// least. A trial costs one refused request, and a late one costs the pages of the time since the ban ended.
+const BAN_S: std::ops::Range<f64> = 300.0..7200.0;
+const BAN_STEP: f64 = 0.15;
+const BAN_STEP_LEAST_S: f64 = 60.0;
 /// Time from which on a host that still refuses has most likely banned the crawler, in seconds.
 const LONG_S: f64 = 100.0;
 /// Requests up to which a first refusal says nothing of a window: the limit is as likely one per second.
@@ -118,6 +123,9 @@ impl RateGate<'_> {
         let left = 1.02 * penalty - passed;
         if left > 0.05 * penalty {
             return left.max(1.0);
+        }
+        if BAN_S.contains(&passed) {
+            return (BAN_STEP * passed).max(BAN_STEP_LEAST_S);
         }
         let grown = (1.5 * held).max(0.7 * passed);
         // A ban of a round length has ended shortly after it.

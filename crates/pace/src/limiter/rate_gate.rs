@@ -15,6 +15,8 @@ use crate::signals::response::Level;
 
 /// Minimum learned rate, in requests per second: the host is held for rarer limits.
 pub(crate) const MIN_RATE: f64 = 0.005;
+/// Parallel requests that any latency allows.
+const PAR_LEAST: u8 = 2;
 /// Parallel requests before the first response.
 const PAR_FIRST: f64 = 4.0;
 /// Share of the ceiling from which the rate counts as at the ceiling.
@@ -49,7 +51,7 @@ pub(crate) enum GateDecision {
 pub(crate) struct RateGate<'l> {
     pub(crate) persisted: &'l mut PersistedState,
     pub(crate) active: &'l mut ActiveState,
-    pub(crate) rules: Rules,
+    pub(crate) rules: &'l Rules,
     pub(crate) now: i64,
 }
 
@@ -98,7 +100,7 @@ impl RateGate<'_> {
         }
         let needed = match self.active.fast {
             fast if fast.is_nan() => PAR_FIRST,
-            fast => (1.5 * self.rate() * f64::from(fast).exp()).ceil() + 2.0,
+            fast => (1.5 * self.rate() * f64::from(fast).exp()).ceil() + f64::from(PAR_LEAST),
         };
         cap.min(needed.clamp(1.0, 255.0) as u8).max(1)
     }
@@ -106,6 +108,15 @@ impl RateGate<'_> {
     /// Returns the end of the hold, if it is in the future.
     pub(crate) fn hold(&self) -> Option<i64> {
         self.active.trouble.as_ref().map(|trouble| trouble.hold).filter(|hold| *hold > self.now)
+    }
+
+    /// Returns whether one more request in flight is allowed.
+    fn has_room(&self) -> bool {
+        // The latency matters from the third one on: without it, most checks need no exponential.
+        let cap = if self.persisted.par_cap == 0 { u8::MAX } else { self.persisted.par_cap };
+        let is_clear =
+            self.persisted.kept_gap().is_none() && self.active.in_flight < PAR_LEAST.min(self.active.max_par).min(cap);
+        is_clear || self.active.in_flight < self.par()
     }
 
     pub(crate) fn decide(&mut self) -> GateDecision {
@@ -120,7 +131,7 @@ impl RateGate<'_> {
                 Trial::Out => return GateDecision::AtCapacity,
             }
         }
-        if self.active.in_flight >= self.par() {
+        if !self.has_room() {
             if let Some(trouble) = &mut self.active.trouble {
                 trouble.is_crowded = true;
             }

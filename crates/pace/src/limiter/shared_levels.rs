@@ -26,13 +26,13 @@ pub(crate) struct SharedState {
 impl SharedState {
     /// Returns its gate, and creates its active state if needed; `rate` is the initial rate if there was no recent
     /// request.
-    pub(crate) fn activate(
-        &mut self,
-        rules: Rules,
+    pub(crate) fn activate<'g>(
+        &'g mut self,
+        rules: &'g Rules,
         max_par: u8,
         rate: impl FnOnce(&PersistedState) -> f64,
         now: i64,
-    ) -> RateGate<'_> {
+    ) -> RateGate<'g> {
         let Self { persisted, active } = self;
         if active.as_ref().is_none_or(|active| active.is_idle(now)) {
             let rate = rate(persisted);
@@ -47,7 +47,7 @@ impl SharedState {
     }
 
     /// Returns its gate if it is active.
-    pub(crate) fn active_gate(&mut self, rules: Rules, now: i64) -> Option<RateGate<'_>> {
+    pub(crate) fn active_gate<'g>(&'g mut self, rules: &'g Rules, now: i64) -> Option<RateGate<'g>> {
         let Self { persisted, active } = self;
         active.as_deref_mut().map(|active| {
             let now = now.max(active.at);

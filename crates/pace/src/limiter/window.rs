@@ -15,8 +15,11 @@ pub(crate) const NAMES: [&str; WINDOWS] = ["10 s", "1 min", "5 min", "15 min", "
 /// Common windows between those that are counted, in seconds.
 const BETWEEN_S: [f64; 3] = [120.0, 600.0, 1800.0];
 /// A quarter of the shortest window in milliseconds, and the number of these in a quarter of each window.
-const QUARTER_MS: i64 = 2_500;
-const QUARTERS: [i64; WINDOWS] = [1, 6, 30, 90, 360];
+const QUARTER_MS: u64 = 2_500;
+const QUARTERS: [u64; WINDOWS] = [1, 6, 30, 90, 360];
+/// What is added to a time so that it is not negative: a multiple of every ring, and at least 2^63. Unsigned divisions
+/// take half the instructions.
+const NOT_NEGATIVE: u64 = (1_u64 << 63).next_multiple_of(QUARTER_MS * QUARTERS[WINDOWS - 1] * WINDOWS as u64);
 
 /// Requests within each window, or another number for each window.
 pub(crate) type Counts = [PositiveF16; WINDOWS];
@@ -33,14 +36,14 @@ pub(crate) struct Rings([[u16; WINDOWS]; WINDOWS]);
 impl Rings {
     /// Empties the quarters that began after `from` and up to `to`.
     pub(crate) fn advance(&mut self, from: i64, to: i64) {
-        let (last, now) = (from.div_euclid(QUARTER_MS), to.div_euclid(QUARTER_MS));
+        let (last, now) = (quarter_of(from), quarter_of(to));
         // Within the shortest quarter no other begins either, and most requests of a busy host are that close.
         if last >= now {
             return;
         }
         for (ring, quarter) in self.0.iter_mut().zip(QUARTERS) {
-            let (last, now) = (last.div_euclid(quarter), now.div_euclid(quarter));
-            if now - last >= WINDOWS as i64 {
+            let (last, now) = (last / quarter, now / quarter);
+            if now - last >= WINDOWS as u64 {
                 *ring = [0; WINDOWS];
                 continue;
             }
@@ -52,10 +55,10 @@ impl Rings {
 
     /// Counts `cost` requests at `now`. The rings must be advanced to it.
     pub(crate) fn add(&mut self, cost: u16, now: i64) {
-        let now = now.div_euclid(QUARTER_MS);
+        let now = quarter_of(now);
         for (ring, quarter) in self.0.iter_mut().zip(QUARTERS) {
-            let blocks_in_a_row = &mut ring[place(now.div_euclid(quarter))];
-            *blocks_in_a_row = blocks_in_a_row.saturating_add(cost);
+            let count = &mut ring[place(now / quarter)];
+            *count = count.saturating_add(cost);
         }
     }
 
@@ -64,19 +67,21 @@ impl Rings {
         if cost == 0 {
             return;
         }
-        let now = now.div_euclid(QUARTER_MS);
+        let now = quarter_of(now);
         for (ring, quarter) in self.0.iter_mut().zip(QUARTERS) {
-            let blocks_in_a_row = &mut ring[place(now.div_euclid(quarter))];
-            *blocks_in_a_row = blocks_in_a_row.saturating_sub(cost);
+            let count = &mut ring[place(now / quarter)];
+            *count = count.saturating_sub(cost);
         }
     }
 
     /// Returns the number of requests in window `window` up to `now`. The rings must be advanced to it.
     pub(crate) fn count(&self, window: usize, now: i64) -> f64 {
         let (ring, quarter) = (&self.0[window], QUARTER_MS * QUARTERS[window]);
-        let number = now.div_euclid(quarter);
+        let now = unsigned(now);
+        let number = now / quarter;
         let passed = (now - number * quarter) as f64 / quarter as f64;
-        let oldest = ring[place(number - 4)];
+        // The place of the oldest quarter is the next one's, too.
+        let oldest = ring[place(number + 1)];
         let all: u32 = ring.iter().map(|count| u32::from(*count)).sum();
         f64::from(all - u32::from(oldest)) + f64::from(oldest) * (1.0 - passed)
     }
@@ -87,8 +92,18 @@ impl Rings {
     }
 }
 
-fn place(quarter: i64) -> usize {
-    quarter.rem_euclid(WINDOWS as i64) as usize
+/// Returns a time in milliseconds, which may be negative, as a number that is not, in the same order.
+fn unsigned(ms: i64) -> u64 {
+    ms.cast_unsigned().wrapping_add(NOT_NEGATIVE)
+}
+
+/// Returns the number of the shortest quarter at a time.
+fn quarter_of(ms: i64) -> u64 {
+    unsigned(ms) / QUARTER_MS
+}
+
+fn place(quarter: u64) -> usize {
+    (quarter % WINDOWS as u64) as usize
 }
 
 #[cfg(test)]

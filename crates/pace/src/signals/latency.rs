@@ -41,7 +41,8 @@ impl RateGate<'_> {
     pub(crate) fn latency(&mut self, permit: &Permit, seconds: f64, measured_s: f64, load: &LocalLoad, site: u64) {
         let local_s = self.local_delay(seconds, measured_s, load, site);
         let log_of = |seconds: f64| seconds.clamp(LEAST_S, 3600.0).ln() as f32;
-        let (log, hosts) = (log_of(seconds), log_of(seconds - local_s));
+        let log = log_of(seconds);
+        let hosts = if local_s == 0.0 { log } else { log_of(seconds - local_s) };
         if local_s >= NOTABLE_S || self.active.trouble.is_some() {
             // The first one stands for itself, as in the average that it is taken off.
             let weight = if self.active.fast.is_nan() { 1.0 } else { FAST };
@@ -89,13 +90,26 @@ impl RateGate<'_> {
     }
 
     pub(crate) fn is_calm(&self) -> bool {
-        self.slowness() <= CALM
+        self.is_within(CALM)
+    }
+
+    /// Returns whether the latency is at most this multiple of the quiet host's. Both are logarithms, so that most hosts
+    /// need no exponential.
+    fn is_within(&self, ratio: f64) -> bool {
+        if self.active.trouble.as_ref().is_some_and(|trouble| trouble.local_s != 0.0) {
+            return self.slowness() <= ratio;
+        }
+        let quick = QUICK_S.ln();
+        // The maximum drops NaN, so unknown latencies are checked first.
+        self.active.fast.is_nan()
+            || self.active.base.is_nan()
+            || f64::from(self.active.fast).max(quick) - f64::from(self.active.base).max(quick) <= ratio.ln()
     }
 
     /// Lowers the rate if the host is overloaded; `log` is the latest response's.
     fn slow_down(&mut self, log: f32) {
         // An unknown latency is not slow.
-        if self.slowness() <= SWAMPED {
+        if self.is_within(SWAMPED) {
             if let Some(trouble) = &mut self.active.trouble {
                 trouble.slow = 0;
             }
