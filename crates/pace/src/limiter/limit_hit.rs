@@ -39,7 +39,7 @@ const ROUND_STEP: f64 = 0.3;
 /// Wait for the next trial of a ban between these lengths in seconds, as a share of the time that has passed, and at
 /// least. A trial costs one refused request, and a late one costs the pages of the time since the ban ended.
 const BAN_S: std::ops::Range<f64> = 300.0..7200.0;
-const BAN_STEP: f64 = 0.15;
+const BAN_STEP: f64 = 0.2;
 const BAN_STEP_LEAST_S: f64 = 60.0;
 /// Time from which on a host that still refuses has most likely banned the crawler, in seconds.
 const LONG_S: f64 = 100.0;
