@@ -17,9 +17,9 @@ use crate::setup::fetcher_availability::BrowserArgs;
     Examples:\n  fetchwise demo\n  fetchwise demo --serve\n  fetchwise demo --plain --rounds 12\n  \
     fetchwise demo --json | jq -c '[.round, .place, .fetcher, .source]'")]
 pub(crate) struct DemoArgs {
-    /// Fetch N pages of each site [default: 24, or 48 on a terminal]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(crate) rounds: Option<u16>,
+    /// Fetch N pages of each site
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) rounds: u16,
     /// Print a table instead of drawing on the terminal
     #[arg(long)]
     pub(crate) plain: bool,

@@ -35,8 +35,6 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{DIM, Output, Table, styled};
 
-/// The default number of pages of each site.
-const ROUNDS: u16 = 48;
 /// The minimum duration of a round, so that a person can follow.
 const ROUND_TIME: Duration = Duration::from_millis(700);
 /// The first pause of a link that was blocked.
@@ -72,7 +70,7 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Output) -> Res
     })?;
     let names: Vec<&'static str> =
         std::iter::once("fetchwise").chain(baselines.all.iter().map(|baseline| baseline.name)).collect();
-    let rounds = usize::from(args.rounds.unwrap_or(ROUNDS));
+    let rounds = usize::from(args.rounds);
     let mut model = DemoModel::new(&sites, &names, rounds, render_cost(&crawler.pipeline));
     model.dashboard = served.as_ref().map(|served| served.url.clone());
     let show = Arc::new(SharedModel::new(model));

@@ -84,6 +84,8 @@ impl PageResult {
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     pub(super) name: &'static str,
+    /// The address, which is its name on the dashboard.
+    pub(super) host: &'static str,
     pub(super) about: &'static str,
     /// The result of each round, the oldest first.
     pub(super) results: Vec<PageResult>,
@@ -157,6 +159,7 @@ impl DemoModel {
     pub(super) fn new(places: &[DemoSite], crawlers: &[&'static str], rounds: usize, render_cost: f64) -> Self {
         let site = |place: &DemoSite| Site {
             name: place.name,
+            host: place.host,
             about: place.about,
             results: Vec::new(),
             confidence: 0.0,

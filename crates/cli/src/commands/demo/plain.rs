@@ -22,8 +22,6 @@ use fetchwise::pipeline::{Link, Pipeline, Report};
 
 /// The number of rounds at the start and at the end that the final comparison covers.
 const COMPARED: usize = 4;
-/// The default number of pages of each site.
-const ROUNDS: u16 = 24;
 /// The width of a column.
 const WIDTH: usize = 12;
 
@@ -59,7 +57,7 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Output) -> Res
             note(format_args!("serving the dashboard at {}", served.url));
         }
         let ended = tokio::select! {
-            ended = crawl(&crawler.pipeline, &places, &origin, usize::from(args.rounds.unwrap_or(ROUNDS)), out) => ended,
+            ended = crawl(&crawler.pipeline, &places, &origin, usize::from(args.rounds), out) => ended,
             Ok(()) = stop.changed() => Err(Failure::failed("interrupted")),
         };
         if let Some(served) = served {

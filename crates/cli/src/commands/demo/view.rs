@@ -18,8 +18,9 @@ use crate::commands::demo::model::{DecisionCounts, DemoModel, FetcherKind, PageR
 
 /// The smallest window for the picture.
 const LEAST: (u16, u16) = (72, 20);
-/// The widths of a site's name and of its state.
+/// The widths of a site's name, its address and its state.
 const NAME: u16 = 11;
+const ADDRESS: u16 = 12;
 const STATE: u16 = 30;
 
 const QUIET: Style = Style::new().fg(Color::DarkGray);
@@ -96,11 +97,15 @@ fn sites(frame: &mut Frame<'_>, area: Rect, model: &DemoModel) {
     let block = panel("demo sites, one page per round");
     let inside = block.inner(area);
     frame.render_widget(block, area);
-    let columns = [Constraint::Length(NAME), Constraint::Min(10), Constraint::Length(STATE)];
+    // The dashboard knows the sites by their addresses.
+    let address = if model.dashboard.is_some() { ADDRESS } else { 0 };
+    let columns = [Constraint::Length(NAME + address), Constraint::Min(10), Constraint::Length(STATE)];
     let [names, strips, states] = Layout::horizontal(columns).spacing(1).areas(inside);
     let (mut left, mut middle, mut right) = (Vec::new(), Vec::new(), Vec::new());
     for site in &model.sites {
-        left.push(Line::styled(site.name, BOLD));
+        let name = format!("{:<width$}", site.name, width = usize::from(NAME));
+        let host = if address > 0 { site.host } else { "" };
+        left.push(Line::from(vec![Span::styled(name, BOLD), Span::styled(host, QUIET)]));
         let kept = usize::from(strips.width);
         let from = site.results.len().saturating_sub(kept);
         let about = if site.results.is_empty() { site.about } else { "" };
@@ -320,6 +325,17 @@ mod tests {
         let buffer = terminal.backend().buffer();
         let row = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
         (0..height).map(row).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn beside_a_dashboard_the_sites_have_its_names_too() {
+        let mut model = model();
+        assert!(!drawn(&model, 120, 40).contains(model.sites[0].host));
+        model.dashboard = Some("http://127.0.0.1:8080/".to_owned());
+        let picture = drawn(&model, 120, 40);
+        for site in &model.sites {
+            assert!(picture.contains(site.name) && picture.contains(site.host), "{picture}");
+        }
     }
 
     #[test]
