@@ -6,7 +6,6 @@
 //! Must not know: who requests it.
 
 use super::Pace;
-use crate::limiter::admission::Admission;
 use crate::limiter::host::HostEntry;
 use crate::limiter::shared_levels::end_hold;
 use crate::signals::response::{Cause, Level};
@@ -52,18 +51,8 @@ impl Pace {
             return;
         }
         let Some(mut entry) = self.hosts.get_mut(&key) else { return };
-        let (settings, host) = (&self.settings, &mut *entry);
-        let in_flight = host.forget();
-        let mut admission = Admission {
-            settings,
-            rules: &self.rules,
-            load: &self.load,
-            key,
-            host,
-            site: None,
-            address: None,
-            now: now.as_millis(),
-        };
+        let in_flight = entry.forget();
+        let mut admission = self.admission(key, &mut entry, now.as_millis());
         admission.wake();
         if let Some(gate) = admission.gate(Level::Host) {
             gate.active.in_flight = in_flight;

@@ -340,18 +340,7 @@ impl Pace {
     /// Returns the result of a doubt that [`Pace::record_response`] reported.
     pub fn doubt_verdict(&self, host: &str, doubt: u32, now: Timestamp) -> DoubtVerdict {
         let Some(mut entry) = self.hosts.get_mut(&self.key(host)) else { return DoubtVerdict::Page };
-        let entry = &mut *entry;
-        let (key, now) = (self.key(host), now.as_millis());
-        let mut admission = Admission {
-            settings: &self.settings,
-            rules: &self.rules,
-            load: &self.load,
-            key,
-            host: entry,
-            site: None,
-            address: None,
-            now,
-        };
+        let mut admission = self.admission(self.key(host), &mut entry, now.as_millis());
         admission.gate(Level::Host).map_or(DoubtVerdict::Page, |gate| gate.verdict(doubt))
     }
 
@@ -360,19 +349,8 @@ impl Pace {
         let mut entry = self.hosts.get_mut(&self.key(host))?;
         let mut site = self.sites.get_mut(&entry.identity().site);
         let mut address = self.addresses.get_mut(&entry.identity().address);
-        let (key, entry) = (self.key(host), &mut *entry);
         let (site, address) = (site.as_deref_mut(), address.as_deref_mut());
-        let mut admission = Admission {
-            settings: &self.settings,
-            rules: &self.rules,
-            load: &self.load,
-            key,
-            host: entry,
-            site,
-            address,
-            now: now.as_millis(),
-        };
-        Some(admission.explain())
+        Some(Admission { site, address, ..self.admission(self.key(host), &mut entry, now.as_millis()) }.explain())
     }
 
     /// Returns the persisted state of a host, a site or an address; `None` if it is unknown.
@@ -456,24 +434,29 @@ impl Pace {
         }
     }
 
+    /// Returns the admission of a host without shared levels.
+    fn admission<'a>(&'a self, key: u64, host: &'a mut HostEntry, now: i64) -> Admission<'a> {
+        Admission {
+            settings: &self.settings,
+            rules: &self.rules,
+            load: &self.load,
+            key,
+            host,
+            site: None,
+            address: None,
+            now,
+        }
+    }
+
     /// Locks the levels of a request, the host first. Code that locks several levels uses this order. Only the host is
     /// locked if it is alone.
     fn with_levels<T>(&self, scope: Scope<'_>, now: Timestamp, run: impl FnOnce(&mut Admission<'_>) -> T) -> T {
-        let (key, settings, now) = (self.key(scope.host), &self.settings, now.as_millis());
+        let (key, now) = (self.key(scope.host), now.as_millis());
         loop {
             let mut guard = self.hosts.entry(key).or_insert_with(|| self.new_host(scope.host));
             let host = &mut *guard;
             if scope.address.is_none() && host.identity().is_alone(now) {
-                return run(&mut Admission {
-                    settings,
-                    rules: &self.rules,
-                    load: &self.load,
-                    key,
-                    host,
-                    site: None,
-                    address: None,
-                    now,
-                });
+                return run(&mut self.admission(key, host, now));
             }
             let site_key = self.key(scope.site);
             host.identity_mut().site = site_key;
@@ -500,16 +483,8 @@ impl Pace {
                 None if address != 0 => self.addresses.get_mut(&address),
                 None => None,
             };
-            return run(&mut Admission {
-                settings,
-                rules: &self.rules,
-                load: &self.load,
-                key,
-                host,
-                site: Some(&mut site),
-                address: address.as_deref_mut(),
-                now,
-            });
+            let (site, address) = (Some(&mut *site), address.as_deref_mut());
+            return run(&mut Admission { site, address, ..self.admission(key, host, now) });
         }
     }
 
@@ -525,24 +500,15 @@ impl Pace {
         }
         let mut host = self.hosts.get_mut(&permit.host)?;
         let host = &mut *host;
-        let (settings, key, now) = (&self.settings, permit.host, now.as_millis());
+        let (key, now) = (permit.host, now.as_millis());
         if host.identity().is_alone(now) {
-            return Some(run(&mut Admission {
-                settings,
-                rules: &self.rules,
-                load: &self.load,
-                key,
-                host,
-                site: None,
-                address: None,
-                now,
-            }));
+            return Some(run(&mut self.admission(key, host, now)));
         }
         let mut site = self.sites.get_mut(&host.identity().site);
         let address = host.identity().address;
         let mut address = if address == 0 { None } else { self.addresses.get_mut(&address) };
         let (site, address) = (site.as_deref_mut(), address.as_deref_mut());
-        Some(run(&mut Admission { settings, rules: &self.rules, load: &self.load, key, host, site, address, now }))
+        Some(run(&mut Admission { site, address, ..self.admission(key, host, now) }))
     }
 
     /// Tells `other` that its site has another host, or has a state, so that it reads the site from now on. No lock may

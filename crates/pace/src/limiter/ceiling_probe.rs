@@ -31,8 +31,7 @@ const PAR_PAUSE_S: f64 = 1800.0;
 const COSTLY_S: f64 = 120.0;
 /// Windows after which the first probe of a host that bans is due: by then, a longer one would have been too full.
 const SETTLED: f64 = 1.25;
-/// Share of the blocked rate that such a host is asked at once it has allowed the first ceiling for so long that the
-/// window is the right one.
+/// Ceiling of a host that bans, as a share of the blocked rate, once its window is certain.
 const NEAR_HI: f64 = 0.96;
 /// Gain from which on, and rate (requests per second) below which, that probe is worth a ban.
 const WORTH: f64 = 0.5;
