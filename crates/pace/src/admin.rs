@@ -6,7 +6,6 @@
 //! Must not know: who requests it.
 
 use super::Pace;
-use crate::limiter::host::HostEntry;
 use crate::limiter::shared_levels::end_hold;
 use crate::signals::response::{Cause, Level};
 use fetchwise_types::time::Timestamp;
@@ -17,20 +16,18 @@ impl Pace {
     pub fn end_hold(&self, host: &str, now: Timestamp) -> Option<Timestamp> {
         let mut ended = Vec::new();
         {
-            let mut entry = self.hosts.get_mut(&self.key(host))?;
-            let (site, address) = (entry.identity().site, entry.identity().address);
+            let mut guard = self.hosts.get(self.key(host))?;
+            let mut entry = guard.entry();
+            let (site, address) = (entry.identity.site, entry.identity.address);
             if let Some(until) = entry.end_hold(now.as_millis()) {
-                ended.push((until, Level::Host, entry.identity().name.to_string(), entry.persisted_state()));
+                ended.push((until, Level::Host, entry.identity.name.to_string(), entry.persisted_state()));
             }
             for (level, map, key) in [(Level::Site, &self.sites, site), (Level::Address, &self.addresses, address)] {
-                if let Some(mut shared) = map.get_mut(&key) {
-                    let shared = &mut *shared;
-                    if let Some(state) = shared.state.as_deref_mut()
-                        && let Some(until) =
-                            end_hold(&mut state.persisted, state.active.as_deref_mut(), now.as_millis())
-                    {
-                        ended.push((until, level, shared.name.to_string(), state.persisted_state()));
-                    }
+                if let Some(shared) = map.lock(key).get_mut(key)
+                    && let Some(state) = shared.state.as_deref_mut()
+                    && let Some(until) = end_hold(&mut state.persisted, state.active.as_deref_mut(), now.as_millis())
+                {
+                    ended.push((until, level, shared.name.to_string(), state.persisted_state()));
                 }
             }
         }
@@ -46,13 +43,14 @@ impl Pace {
     /// the store. Requests in flight still count. The state of its site and its address stays, because it is shared.
     pub fn forget(&self, host: &str, now: Timestamp) {
         let key = self.key(host);
-        let is_in_flight = |entry: &HostEntry| entry.active().is_some_and(|active| active.in_flight > 0);
-        if self.hosts.remove_if(&key, |_, entry| !is_in_flight(entry)).is_some() {
+        let Some(mut guard) = self.hosts.get(key) else { return };
+        let in_flight = guard.entry().active().map_or(0, |active| active.in_flight);
+        if in_flight == 0 {
+            guard.remove();
             return;
         }
-        let Some(mut entry) = self.hosts.get_mut(&key) else { return };
-        let in_flight = entry.forget();
-        let mut admission = self.admission(key, &mut entry, now.as_millis());
+        guard.reset();
+        let mut admission = self.admission(key, guard.active_entry(), now.as_millis());
         admission.wake();
         if let Some(gate) = admission.gate(Level::Host) {
             gate.active.in_flight = in_flight;

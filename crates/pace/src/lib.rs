@@ -89,11 +89,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use dashmap::DashMap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use fetchwise_types::heuristic::url::site_of;
@@ -126,8 +124,9 @@ pub use fetchwise_types::{fetch_result, registry, response, time};
 
 use crate::limiter::active_state::ActiveState;
 use crate::limiter::admission::{Admission, LevelRules};
-use crate::limiter::host::HostEntry;
-use crate::limiter::shared_levels::{SharedEntry, SharedState, SiteSharing, is_recent};
+use crate::limiter::host::{HostEntry, HostIdentity};
+use crate::limiter::host_map::HostMap;
+use crate::limiter::shared_levels::{SharedEntry, SharedMap, SharedState, SiteSharing, is_recent};
 use crate::persistence::persisted_state::{PersistedState, RENDER_COST};
 use crate::signals::local_load::LocalLoad;
 
@@ -175,9 +174,9 @@ pub struct MinInterval {
 pub struct Pace {
     settings: PaceSettings,
     rules: LevelRules,
-    hosts: Map<HostEntry>,
-    sites: Map<SharedEntry>,
-    addresses: Map<SharedEntry>,
+    hosts: HostMap,
+    sites: SharedMap,
+    addresses: SharedMap,
     store: Option<Box<dyn PaceStore>>,
     load: LocalLoad,
     /// Entries created since idle ones were last removed.
@@ -185,8 +184,6 @@ pub struct Pace {
     /// Number of new entries after which idle ones are removed again.
     sweep_at: AtomicUsize,
 }
-
-type Map<V> = DashMap<u64, V, BuildHasherDefault<Unhashed>>;
 
 /// Minimum of `sweep_at`.
 const SWEEP_LEAST: usize = 4096;
@@ -211,11 +208,11 @@ impl Pace {
     pub fn new(settings: PaceSettings) -> Self {
         let settings = settings.clamped();
         Self {
-            rules: LevelRules::new(&settings),
+            rules: LevelRules::new(&settings, |name| key_of(name, settings.seed)),
             settings,
-            hosts: Map::default(),
-            sites: Map::default(),
-            addresses: Map::default(),
+            hosts: HostMap::default(),
+            sites: SharedMap::default(),
+            addresses: SharedMap::default(),
             store: None,
             load: LocalLoad::default(),
             new_entries: AtomicUsize::new(0),
@@ -301,7 +298,8 @@ impl Pace {
 
     /// Returns the end of the hold of the host, its site or its address; `None` without a hold.
     pub fn hold(&self, scope: Scope<'_>, now: Timestamp) -> Option<Timestamp> {
-        let host = self.hosts.get(&self.key(scope.host))?;
+        let mut guard = self.hosts.get(self.key(scope.host))?;
+        let host = guard.entry();
         let of = |persisted: &PersistedState, active: Option<&ActiveState>| {
             let hold = match active {
                 Some(active) => active.trouble.as_ref().map_or(0, |trouble| trouble.hold),
@@ -310,10 +308,14 @@ impl Pace {
             (hold > now.as_millis()).then_some(hold)
         };
         let own = of(host.persisted(), host.active());
-        let identity = host.identity();
-        let shared = |map: &Map<SharedEntry>, key: u64| {
-            let entry = map.get(&key).filter(|_| key != 0)?;
-            entry.state.as_deref().and_then(|state| of(&state.persisted, state.active.as_deref()))
+        let identity = &*host.identity;
+        let shared = |map: &SharedMap, key: u64| {
+            if key == 0 {
+                return None;
+            }
+            let mut entries = map.lock(key);
+            let state = entries.get_mut(key)?.state.as_deref()?;
+            of(&state.persisted, state.active.as_deref())
         };
         let site = if identity.is_alone(now.as_millis()) { None } else { shared(&self.sites, identity.site) };
         let holds = [own, site, shared(&self.addresses, identity.address)];
@@ -323,8 +325,8 @@ impl Pace {
     /// Returns whether this fetcher (any fetcher, if `None`) had a success at the host in the last ten minutes.
     pub fn has_delivered(&self, host: &str, fetcher: Option<FetcherId>, now: Timestamp) -> bool {
         let now = now.as_millis();
-        self.hosts.get(&self.key(host)).is_some_and(|entry| {
-            entry.active().is_some_and(|active| match fetcher {
+        self.hosts.get(self.key(host)).is_some_and(|mut guard| {
+            guard.entry().active().is_some_and(|active| match fetcher {
                 Some(fetcher) => active.has_success(fetcher.0, now),
                 None => active.has_any_success(now),
             })
@@ -333,33 +335,35 @@ impl Pace {
 
     /// Returns the share of a host's responses that are errors at any rate, if it is known to give such errors.
     pub fn error_noise(&self, host: &str) -> Option<f64> {
-        let entry = self.hosts.get(&self.key(host))?;
-        entry.active()?.trouble.as_ref()?.noise.share()
+        self.hosts.get(self.key(host))?.entry().active()?.trouble.as_ref()?.noise.share()
     }
 
     /// Returns the result of a doubt that [`Pace::record_response`] reported.
     pub fn doubt_verdict(&self, host: &str, doubt: u32, now: Timestamp) -> DoubtVerdict {
-        let Some(mut entry) = self.hosts.get_mut(&self.key(host)) else { return DoubtVerdict::Page };
-        let mut admission = self.admission(self.key(host), &mut entry, now.as_millis());
+        let key = self.key(host);
+        let Some(mut guard) = self.hosts.get(key) else { return DoubtVerdict::Page };
+        let mut admission = self.admission(key, guard.entry(), now.as_millis());
         admission.gate(Level::Host).map_or(DoubtVerdict::Page, |gate| gate.verdict(doubt))
     }
 
     /// Returns the pace of the host for a person; `None` for an unknown host.
     pub fn explain(&self, host: &str, now: Timestamp) -> Option<PaceExplanation> {
-        let mut entry = self.hosts.get_mut(&self.key(host))?;
-        let mut site = self.sites.get_mut(&entry.identity().site);
-        let mut address = self.addresses.get_mut(&entry.identity().address);
-        let (site, address) = (site.as_deref_mut(), address.as_deref_mut());
-        Some(Admission { site, address, ..self.admission(self.key(host), &mut entry, now.as_millis()) }.explain())
+        let key = self.key(host);
+        let mut guard = self.hosts.get(key)?;
+        let host = guard.active_entry();
+        let HostIdentity { site, address, .. } = *host.identity;
+        let (mut sites, mut addresses) = (self.sites.lock(site), self.addresses.lock(address));
+        let (site, address) = (sites.get_mut(site), addresses.get_mut(address));
+        Some(Admission { site, address, ..self.admission(key, host, now.as_millis()) }.explain())
     }
 
     /// Returns the persisted state of a host, a site or an address; `None` if it is unknown.
     pub fn state(&self, level: Level, name: &str) -> Option<PaceState> {
         let key = self.key(name);
         let state = match level {
-            Level::Host => self.hosts.get(&key)?.persisted_state(),
-            Level::Site => self.sites.get(&key)?.state.as_ref()?.persisted_state(),
-            Level::Address => self.addresses.get(&key)?.state.as_ref()?.persisted_state(),
+            Level::Host => self.hosts.get(key)?.entry().persisted_state(),
+            Level::Site => self.sites.lock(key).get_mut(key)?.state.as_ref()?.persisted_state(),
+            Level::Address => self.addresses.lock(key).get_mut(key)?.state.as_ref()?.persisted_state(),
         };
         Some(PaceState(state.to_bytes()))
     }
@@ -378,27 +382,34 @@ impl Pace {
             }
         };
         match level {
-            Level::Host => self.hosts.entry(key).or_insert_with(|| self.new_host(name)).restore(persisted),
+            Level::Host => self.hosts.get_or_insert_with(key, false, || self.new_host(key, name)).restore(persisted),
             Level::Site => {
-                let mut site = self.sites.entry(key).or_insert_with(|| SharedEntry::new(name));
+                let mut sites = self.sites.lock(key);
+                let site = sites.get_or_insert_with(key, || SharedEntry::new(key, name));
                 take(site.state.get_or_insert_default());
                 let alone = site.mark_shared();
-                drop(site);
+                drop(sites);
                 if let Some(alone) = alone {
                     self.mark_not_alone(key, alone);
                 }
             }
             Level::Address => {
-                take(self.addresses.entry(key).or_insert_with(|| SharedEntry::new(name)).state.get_or_insert_default());
+                let mut addresses = self.addresses.lock(key);
+                let address = addresses.get_or_insert_with(key, || SharedEntry::new(key, name));
+                take(address.state.get_or_insert_default());
             }
         }
     }
 
     /// Returns every host, site and address with a state.
     pub fn hosts(&self) -> Vec<(Level, Box<str>)> {
-        let mut all: Vec<_> = self.hosts.iter().map(|entry| (Level::Host, entry.identity().name.clone())).collect();
+        let mut all = Vec::new();
+        self.hosts.for_each(|entry| all.push((Level::Host, entry.identity.name.clone())));
         for (level, map) in [(Level::Site, &self.sites), (Level::Address, &self.addresses)] {
-            all.extend(map.iter().filter(|entry| entry.state.is_some()).map(|entry| (level, entry.name.clone())));
+            for entries in map.shards() {
+                let known = entries.iter().filter(|entry| entry.state.is_some());
+                all.extend(known.map(|entry| (level, entry.name.clone())));
+            }
         }
         all
     }
@@ -415,13 +426,17 @@ impl Pace {
     /// Returns the state of every host, site and address with a request in the last hour.
     pub fn active_states(&self) -> HashMap<(Level, Box<str>), PaceState> {
         let mut all = HashMap::new();
-        for entry in self.hosts.iter().filter(|entry| entry.active().is_some()) {
-            all.insert((Level::Host, entry.identity().name.clone()), PaceState(entry.persisted_state().to_bytes()));
-        }
+        self.hosts.for_each(|entry| {
+            if entry.active().is_some() {
+                all.insert((Level::Host, entry.identity.name.clone()), PaceState(entry.persisted_state().to_bytes()));
+            }
+        });
         for (level, map) in [(Level::Site, &self.sites), (Level::Address, &self.addresses)] {
-            for entry in map {
-                if let Some(state) = entry.state.as_ref().filter(|state| state.active.is_some()) {
-                    all.insert((level, entry.name.clone()), PaceState(state.persisted_state().to_bytes()));
+            for entries in map.shards() {
+                for entry in entries.iter() {
+                    if let Some(state) = entry.state.as_ref().filter(|state| state.active.is_some()) {
+                        all.insert((level, entry.name.clone()), PaceState(state.persisted_state().to_bytes()));
+                    }
                 }
             }
         }
@@ -435,12 +450,13 @@ impl Pace {
     }
 
     /// Returns the admission of a host without shared levels.
-    fn admission<'a>(&'a self, key: u64, host: &'a mut HostEntry, now: i64) -> Admission<'a> {
+    fn admission<'a>(&'a self, key: u64, host: HostEntry<'a>, now: i64) -> Admission<'a> {
         Admission {
             settings: &self.settings,
             rules: &self.rules,
             load: &self.load,
             key,
+            configured: self.rules.configured(key),
             host,
             site: None,
             address: None,
@@ -453,38 +469,41 @@ impl Pace {
     fn with_levels<T>(&self, scope: Scope<'_>, now: Timestamp, run: impl FnOnce(&mut Admission<'_>) -> T) -> T {
         let (key, now) = (self.key(scope.host), now.as_millis());
         loop {
-            let mut guard = self.hosts.entry(key).or_insert_with(|| self.new_host(scope.host));
-            let host = &mut *guard;
-            if scope.address.is_none() && host.identity().is_alone(now) {
+            let mut guard = self.hosts.get_or_insert_with(key, true, || self.new_host(key, scope.host));
+            let host = guard.active_entry();
+            if scope.address.is_none() && host.identity.is_alone(now) {
                 return run(&mut self.admission(key, host, now));
             }
             let site_key = self.key(scope.site);
-            host.identity_mut().site = site_key;
+            host.identity.site = site_key;
             // Requests in flight will return to the address to which they were sent.
             if host.active().is_none_or(|active| active.in_flight == 0) {
-                host.identity_mut().address = scope.address.map_or(0, |address| self.key(address));
+                host.identity.address = scope.address.map_or(0, |address| self.key(address));
             }
-            let mut site = self.sites.entry(site_key).or_insert_with(|| SharedEntry::new(scope.site));
+            let mut sites = self.sites.lock(site_key);
+            let site = sites.get_or_insert_with(site_key, || SharedEntry::new(site_key, scope.site));
             match site.register(key, now) {
-                SiteSharing::Alone => host.identity_mut().set_alone(Some(now)),
-                SiteSharing::Shared => host.identity_mut().set_alone(None),
+                SiteSharing::Alone => host.identity.set_alone(Some(now)),
+                SiteSharing::Shared => host.identity.set_alone(None),
                 SiteSharing::With(other) => {
                     // No lock is held while the other host is locked: it may be on its way here itself.
-                    host.identity_mut().set_alone(None);
-                    drop(site);
+                    host.identity.set_alone(None);
+                    drop(sites);
                     drop(guard);
                     self.mark_not_alone(site_key, other);
                     continue;
                 }
             }
-            let address = host.identity().address;
-            let mut address = match scope.address.filter(|name| self.key(name) == address) {
-                Some(name) => Some(self.addresses.entry(address).or_insert_with(|| SharedEntry::new(name))),
-                None if address != 0 => self.addresses.get_mut(&address),
-                None => None,
+            let address_key = host.identity.address;
+            let mut addresses = (address_key != 0).then(|| self.addresses.lock(address_key));
+            let address = match (&mut addresses, scope.address.filter(|name| self.key(name) == address_key)) {
+                (Some(entries), Some(name)) => {
+                    Some(entries.get_or_insert_with(address_key, || SharedEntry::new(address_key, name)))
+                }
+                (Some(entries), None) => entries.get_mut(address_key),
+                (None, _) => None,
             };
-            let (site, address) = (Some(&mut *site), address.as_deref_mut());
-            return run(&mut Admission { site, address, ..self.admission(key, host, now) });
+            return run(&mut Admission { site: Some(site), address, ..self.admission(key, host, now) });
         }
     }
 
@@ -498,24 +517,25 @@ impl Pace {
         if self.settings.mode == PaceMode::Off {
             return None;
         }
-        let mut host = self.hosts.get_mut(&permit.host)?;
-        let host = &mut *host;
+        let mut guard = self.hosts.get(permit.host)?;
+        let host = guard.entry();
         let (key, now) = (permit.host, now.as_millis());
-        if host.identity().is_alone(now) {
+        if host.identity.is_alone(now) {
             return Some(run(&mut self.admission(key, host, now)));
         }
-        let mut site = self.sites.get_mut(&host.identity().site);
-        let address = host.identity().address;
-        let mut address = if address == 0 { None } else { self.addresses.get_mut(&address) };
-        let (site, address) = (site.as_deref_mut(), address.as_deref_mut());
+        let HostIdentity { site, address, .. } = *host.identity;
+        let mut sites = self.sites.lock(site);
+        let mut addresses = (address != 0).then(|| self.addresses.lock(address));
+        let (site, address) = (sites.get_mut(site), addresses.as_mut().and_then(|entries| entries.get_mut(address)));
         Some(run(&mut Admission { site, address, ..self.admission(key, host, now) }))
     }
 
     /// Tells `other` that its site has another host, or has a state, so that it reads the site from now on. No lock may
     /// be held.
     fn mark_not_alone(&self, site: u64, other: u64) {
-        let Some(mut host) = self.hosts.get_mut(&other) else { return };
-        host.identity_mut().set_alone(None);
+        let Some(mut guard) = self.hosts.get(other) else { return };
+        let host = guard.entry();
+        host.identity.set_alone(None);
         let Some((last_request, blocked)) = host.active().map(|active| {
             let blocked =
                 active.trouble.as_ref().map(|trouble| trouble.limit_hit_at).filter(|limit_hit_at| *limit_hit_at > 0);
@@ -523,20 +543,19 @@ impl Pace {
         }) else {
             return;
         };
-        drop(host);
-        if let Some(mut site) = self.sites.get_mut(&site) {
+        drop(guard);
+        if let Some(site) = self.sites.lock(site).get_mut(site) {
             site.merge_activity(other, last_request, blocked);
         }
     }
 
-    fn new_host(&self, name: &str) -> HostEntry {
+    fn new_host(&self, key: u64, name: &str) -> HostIdentity {
         self.new_entries.fetch_add(1, Ordering::Relaxed);
-        HostEntry::new(name)
+        HostIdentity::new(key, name)
     }
 
     fn key(&self, name: &str) -> u64 {
-        // Zero means no host.
-        xxh3_64_with_seed(name.as_bytes(), self.settings.seed).max(1)
+        key_of(name, self.settings.seed)
     }
 
     /// Removes idle entries once their number has doubled. No lock may be held.
@@ -549,9 +568,9 @@ impl Pace {
             return;
         }
         let now = now.as_millis();
-        self.hosts.retain(|_, entry| entry.drop_idle(now));
+        self.hosts.drop_idle(now);
         for map in [&self.sites, &self.addresses] {
-            map.retain(|_, entry| entry.drop_idle(now));
+            map.shards().for_each(|mut entries| entries.retain(|entry| entry.drop_idle(now)));
         }
         self.sweep_at.store(self.hosts.len().max(SWEEP_LEAST), Ordering::Relaxed);
     }
@@ -568,20 +587,7 @@ fn render_cost(persisted: &PersistedState) -> u16 {
     u16::from(if persisted.render_cost == 0 { RENDER_COST } else { persisted.render_cost })
 }
 
-/// Identity hasher: keys are hashes already.
-#[derive(Debug, Default)]
-struct Unhashed(u64);
-
-impl Hasher for Unhashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = xxh3_64_with_seed(bytes, 0);
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        self.0 = key;
-    }
+/// Returns the hash of a name. Zero means no host.
+fn key_of(name: &str, seed: u64) -> u64 {
+    xxh3_64_with_seed(name.as_bytes(), seed).max(1)
 }

@@ -32,12 +32,12 @@ impl Pace {
     /// Reads every host, at some tens of nanoseconds each.
     pub fn summary(&self, now: Timestamp) -> PaceSummary {
         let mut summary = PaceSummary::default();
-        for entry in &self.hosts {
-            let Some(active) = entry.active() else { continue };
+        self.hosts.for_each(|entry| {
+            let Some(active) = entry.active() else { return };
             summary.rates.push(active.rate);
             summary.in_flight += usize::from(active.in_flight);
             summary.held += usize::from(active.trouble.as_ref().is_some_and(|trouble| trouble.hold > now.as_millis()));
-        }
+        });
         summary.rates.sort_unstable_by(f32::total_cmp);
         summary
     }

@@ -20,7 +20,7 @@ pub(crate) const ACTIVE_MS: i64 = 3_600_000;
 pub(crate) struct ActiveState {
     pub(crate) rings: Rings,
     pub(crate) in_flight: u8,
-    /// Maximum parallel requests, whatever is learned.
+    /// Maximum parallel requests, whatever is learned; 0 as long as this is only room for a state.
     pub(crate) max_par: u8,
     /// Requests per second; infinite for a site that was never blamed.
     pub(crate) rate: f32,
@@ -118,6 +118,26 @@ pub(crate) struct Doubt {
     pub(crate) others: u8,
 }
 
+/// Room for a state. A table has many, so it is made of constants.
+impl Default for ActiveState {
+    #[inline]
+    fn default() -> Self {
+        Self {
+            rings: Rings::default(),
+            in_flight: 0,
+            max_par: 0,
+            rate: 0.0,
+            fast: f32::NAN,
+            base: f32::NAN,
+            seconds_since_response: 0,
+            next: 0,
+            at: 0,
+            trouble: None,
+            successes: [(0, 0); 2],
+        }
+    }
+}
+
 impl ActiveState {
     pub(crate) fn new(persisted: &mut PersistedState, max_par: u8, rate: f64, now: i64) -> Self {
         let mut active = Self {
@@ -144,6 +164,11 @@ impl ActiveState {
             active.trouble().noise = ErrorNoise::known(share);
         }
         active
+    }
+
+    /// Returns whether this is only room for a state.
+    pub(crate) fn is_vacant(&self) -> bool {
+        self.max_par == 0
     }
 
     /// Returns the noise of a noisy host as it is stored.

@@ -6,6 +6,8 @@
 //!
 //! Must not know: where the levels are stored.
 
+use std::collections::HashMap;
+
 use super::host::HostEntry;
 use super::permit::{ADDRESS_TRIAL, PACED, Permit, SHARED_PACED, SITE_TRIAL, TRIAL, wrapped};
 use crate::limiter::limit_hit::LimitHit;
@@ -37,10 +39,13 @@ pub(crate) struct LevelRules {
     configured_host: Rules,
     site: Rules,
     address: Rules,
+    /// What is configured for hosts, by the hashes of their names.
+    configured: HashMap<u64, HostPace>,
 }
 
 impl LevelRules {
-    pub(crate) fn new(settings: &PaceSettings) -> Self {
+    /// Creates the rules; `key` returns the hash of a name.
+    pub(crate) fn new(settings: &PaceSettings, key: impl Fn(&str) -> u64) -> Self {
         let PaceSettings { max_rate, min_rate, max_retry_after_s, max_crawl_delay_s, .. } = *settings;
         let is_fixed = settings.mode == PaceMode::Fixed;
         let host = Rules { level: Level::Host, is_fixed, max_rate, min_rate, max_retry_after_s, max_crawl_delay_s };
@@ -49,7 +54,13 @@ impl LevelRules {
             configured_host: Rules { is_fixed: true, ..host },
             site: Rules { level: Level::Site, max_rate: MAX_SHARED_RATE, ..host },
             address: Rules { level: Level::Address, max_rate: MAX_SHARED_RATE, ..host },
+            configured: settings.hosts.iter().map(|(name, pace)| (key(name), *pace)).collect(),
         }
+    }
+
+    /// Returns what is configured for a host.
+    pub(crate) fn configured(&self, key: u64) -> Option<&HostPace> {
+        if self.configured.is_empty() { None } else { self.configured.get(&key) }
     }
 }
 
@@ -59,7 +70,9 @@ pub(crate) struct Admission<'r> {
     pub(crate) rules: &'r LevelRules,
     pub(crate) load: &'r LocalLoad,
     pub(crate) key: u64,
-    pub(crate) host: &'r mut HostEntry,
+    /// What is configured for the host.
+    pub(crate) configured: Option<&'r HostPace>,
+    pub(crate) host: HostEntry<'r>,
     pub(crate) site: Option<&'r mut SharedEntry>,
     pub(crate) address: Option<&'r mut SharedEntry>,
     pub(crate) now: i64,
@@ -99,7 +112,7 @@ impl<'r> Admission<'r> {
     }
 
     fn book(&mut self, cost: u16, mut flags: u8) -> Permit {
-        let (key, site, now) = (self.key, self.host.identity().site, self.now);
+        let (key, site, now) = (self.key, self.host.identity.site, self.now);
         if let Some(entry) = &mut self.site {
             entry.record_request(key, now);
         }
@@ -160,8 +173,11 @@ impl<'r> Admission<'r> {
         if is_known {
             return (ResponseEffect::Nothing, record);
         }
-        let has_success = self.has_success(response.fetcher.0);
-        if let Some(effect) = self.trials(permit, response, has_success) {
+        // Only a block depends on it.
+        let has_success = response.signal == Signal::Block && self.has_success(response.fetcher.0);
+        if LEVELS.iter().any(|(_, trial)| permit.has(*trial))
+            && let Some(effect) = self.trials(permit, response, has_success)
+        {
             return effect;
         }
         let Some(mut host) = self.gate(Level::Host) else { return (ResponseEffect::Nothing, record) };
@@ -245,7 +261,7 @@ impl<'r> Admission<'r> {
 
     /// Charges a limit hit to one of the levels.
     fn charge(&mut self, hit: LimitHit) -> (ResponseEffect, Option<(Level, Cause)>) {
-        let (key, site, now) = (self.key, self.host.identity().site, self.now);
+        let (key, site, now) = (self.key, self.host.identity.site, self.now);
         // Both are called, because both count who was blocked.
         let by_site = self.site.as_mut().is_some_and(|entry| entry.record_limit_hit(Level::Site, key, now));
         let by_address = self.address.as_mut().is_some_and(|entry| entry.record_limit_hit(Level::Address, site, now));
@@ -275,7 +291,7 @@ impl<'r> Admission<'r> {
     /// Records a good response on all levels.
     fn good(&mut self, permit: &Permit, response: &Response) -> Option<(Level, Cause)> {
         let mut record = None;
-        let (load, site) = (self.load, self.host.identity().site);
+        let (load, site) = (self.load, self.host.identity.site);
         for &(level, _) in self.levels() {
             let Some(mut gate) = self.gate(level) else { continue };
             let (counts, in_flight) = match level {
@@ -326,7 +342,7 @@ impl<'r> Admission<'r> {
             entry.as_ref().and_then(|entry| entry.state.as_ref().map(|state| state.persisted_state()))
         };
         match level {
-            Level::Host => Some((&self.host.identity().name, self.host.persisted_state())),
+            Level::Host => Some((&self.host.identity.name, self.host.persisted_state())),
             Level::Site => Some((&self.site.as_ref()?.name, of(&self.site)?)),
             Level::Address => Some((&self.address.as_ref()?.name, of(&self.address)?)),
         }
@@ -354,7 +370,7 @@ impl<'r> Admission<'r> {
                 site_rate = gate.ceiling().1.map(|_| gate.rate());
             }
         }
-        let (rules, configured) = (self.rules(Level::Host), self.configured());
+        let (rules, configured) = (self.rules(Level::Host), self.configured.copied().unwrap_or_default());
         let max_par = configured.parallel.unwrap_or(self.settings.max_parallel);
         let start = self.settings.initial_rate;
         let rate = |persisted: &PersistedState| match (configured.rate, rules.is_fixed) {
@@ -365,16 +381,9 @@ impl<'r> Admission<'r> {
         self.host.wake(max_par, rate, now);
     }
 
-    fn configured(&self) -> HostPace {
-        if self.settings.hosts.is_empty() {
-            return HostPace::default();
-        }
-        self.settings.hosts.get(&*self.host.identity().name).copied().unwrap_or_default()
-    }
-
     fn rules(&self, level: Level) -> &'r Rules {
         match level {
-            Level::Host if self.configured().rate.is_some() => &self.rules.configured_host,
+            Level::Host if self.configured.is_some_and(|host| host.rate.is_some()) => &self.rules.configured_host,
             Level::Host => &self.rules.host,
             Level::Site => &self.rules.site,
             Level::Address => &self.rules.address,

@@ -5,7 +5,9 @@
 //! Must not know: how requests are admitted.
 
 use crate::limiter::active_state::ActiveState;
+use crate::limiter::flat_map::{FlatMap, Keyed};
 use crate::limiter::rate_gate::{RateGate, Rules};
+use crate::limiter::sharded::Sharded;
 use crate::persistence::persisted_state::{FORGET_DAYS, PersistedState};
 use crate::signals::response::Level;
 
@@ -107,8 +109,10 @@ pub(crate) enum SiteSharing {
 }
 
 /// A site or an address: several hosts (or sites) may share it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SharedEntry {
+    /// The hash of its name.
+    key: u64,
     pub(crate) name: Box<str>,
     /// Exists once a second host is active.
     pub(crate) state: Option<Box<SharedState>>,
@@ -119,19 +123,21 @@ pub(crate) struct SharedEntry {
     alone: u64,
 }
 
+/// Sites or addresses, by the hashes of their names.
+pub(crate) type SharedMap = Sharded<FlatMap<SharedEntry>>;
+
 /// More than one host was active here.
 const SHARED: u64 = u64::MAX;
 
+impl Keyed for SharedEntry {
+    fn key(&self) -> u64 {
+        self.key
+    }
+}
+
 impl SharedEntry {
-    pub(crate) fn new(name: &str) -> Self {
-        Self {
-            name: name.into(),
-            state: None,
-            last_requests: [Activity::default(); 2],
-            blocked: Activity::default(),
-            blocks_in_a_row: 0,
-            alone: 0,
-        }
+    pub(crate) fn new(key: u64, name: &str) -> Self {
+        Self { key, name: name.into(), ..Self::default() }
     }
 
     /// Registers a coming request of `key`: returns whether it is alone, or which host must be told that it no longer

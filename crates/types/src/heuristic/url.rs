@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use fetchwise_public_suffix::registrable_domain;
 use url::{Host, Position, Url};
 
 use super::Heuristic;
@@ -236,7 +237,7 @@ impl<'u> UrlFeatures<'u> {
         let host = url.host_str().unwrap_or_default();
         let domain = domain_of(host);
         let site = match url.host() {
-            Some(Host::Domain(_)) => registrable(domain),
+            Some(Host::Domain(_)) => registrable_domain(domain).unwrap_or(domain),
             _ => domain,
         };
         let mut features = Self { domain, site, suffix: None, flags: [false; 4], path_depth: 0, section: None };
@@ -317,14 +318,7 @@ pub fn site_of(domain: &str) -> &str {
     if domain.starts_with('[') || domain.parse::<std::net::Ipv4Addr>().is_ok() {
         return domain;
     }
-    registrable(domain)
-}
-
-/// Returns what [`site_of`] does, for a name that is not an address.
-fn registrable(domain: &str) -> &str {
-    // By length, which avoids another UTF-8 check.
-    let len = psl::domain(domain.as_bytes()).map_or(domain.len(), |site| site.trim().as_bytes().len());
-    domain.get(domain.len() - len..).unwrap_or(domain)
+    registrable_domain(domain).unwrap_or(domain)
 }
 
 /// Returns the suffix in the text of a URL without parsing it. For attempts, whose URL was parsed when they were made:

@@ -12,6 +12,7 @@
 use std::cmp::Reverse;
 
 use cookie_store::{Cookie, CookieDomain, CookieStore, RawCookie};
+use fetchwise_public_suffix::is_public_suffix;
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue};
 use url::{Host, Url};
@@ -143,11 +144,6 @@ fn insert(jar: &mut CookieStore, cookie: Cookie<'static>, url: &Url) {
 fn size(cookie: &Cookie<'_>) -> usize {
     let domain = cookie.domain.as_cow().map_or(0, |domain| domain.len());
     cookie.name().len() + cookie.value().len() + cookie.path.len() + domain
-}
-
-/// Returns whether any party can register names under `domain`. True for an unknown top-level domain.
-fn is_public_suffix(domain: &str) -> bool {
-    psl::suffix(domain.as_bytes()).is_some_and(|suffix| suffix.as_bytes() == domain.as_bytes())
 }
 
 /// Returns whether the connection is private, by the same rule by which the store sends `Secure` cookies.
