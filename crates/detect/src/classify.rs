@@ -55,7 +55,8 @@ pub(super) fn inspect(
     scratch.folded_title.clear();
     scratch.folded.clear();
     scratch.text_hash = 0;
-    scratch.meanings = 0;
+    (scratch.meanings, scratch.all_meanings) = (0, 0);
+    scratch.frame_words.clear();
     scratch.weighing.clear();
     let content_type = header(page.headers, "content-type");
     let unstyled = without_styles(page.body, context.options.max_bytes, &context.finders);
@@ -364,12 +365,9 @@ fn read_thin(
         return;
     }
     // Errors and apologies contain some of these words, too. Sentences outweigh them unless they are about a block.
-    let is_doubted = found.any(|id| id != CUE_WORDS) || {
-        let mut meanings = 0;
-        table.each_word(scratch.folded.as_bytes(), &mut scratch.buffer, |_, more, _| meanings |= more);
-        verdict.block_cues && table.vocabulary.may_refuse(meanings)
-    };
-    verdict.is_empty = is_doubted || !short_text::is_content(table, scratch);
+    let is_doubted =
+        found.any(|id| id != CUE_WORDS) || verdict.block_cues && table.vocabulary.may_refuse(scratch.all_meanings);
+    verdict.is_empty = is_doubted || !short_text::is_content(scratch);
     verdict.block_cues &= verdict.is_empty;
 }
 

@@ -19,6 +19,7 @@ use crate::options::ReadContext;
 use crate::rules::compiled::{Rule, RuleTable, fold_title};
 use crate::rules::scan::{PatternHit, PatternScan};
 use crate::rules::strength::Grade;
+use crate::rules::word_scan::WordHit;
 use crate::scratch::{CollectedEvidence, MatchPosition, Scratch};
 use crate::verdict::CONTENT_CHARS;
 use fetchwise_types::response::Page;
@@ -115,18 +116,11 @@ pub(super) fn read_headers(table: &RuleTable, page: &Page<'_>, found: &mut Colle
         let at = MatchPosition::Header(index as u32);
         let mut value = None;
         for test in table.headers_of(&h.name) {
-            // A test name that ends with a hyphen matches all header names that begin with it.
-            let named = match test.name.strip_suffix('-') {
-                Some(stem) => {
-                    h.name.len() > stem.len()
-                        && h.name.as_bytes()[..stem.len()].eq_ignore_ascii_case(stem.as_bytes())
-                        && h.name.as_bytes()[stem.len()] == b'-'
-                }
-                None => h.name.eq_ignore_ascii_case(&test.name),
-            };
-            if named
+            let name = if test.begins { h.name.as_bytes().get(..test.name.len()) } else { Some(h.name.as_bytes()) };
+            if name.is_some_and(|name| name.eq_ignore_ascii_case(test.name.as_bytes()))
                 && (test.value.is_empty()
-                    || value.get_or_insert_with(|| h.value.to_ascii_lowercase()).contains(&*test.value))
+                    || test.value.len() <= h.value.len()
+                        && value.get_or_insert_with(|| h.value.to_ascii_lowercase()).contains(&*test.value))
             {
                 found.add(test.rule, 1, PagePart::Header, at);
             }
@@ -323,9 +317,15 @@ fn read_title(table: &RuleTable, charset: Charset, body: &[u8], scratch: &mut Sc
         scratch.found.add(rule, 1, PagePart::Title, MatchPosition::Title);
     };
     tests.whole.get(title).into_iter().flatten().for_each(|rule| is(*rule));
-    tests.starts.iter().filter(|(_, start)| title.starts_with(&**start)).for_each(|(rule, _)| is(*rule));
+    // Most tests differ in one byte.
+    let (first, last) = (title.as_bytes().first(), title.as_bytes().last());
+    let may_start = |of: &str| of.is_empty() || of.as_bytes().first() == first;
+    let may_end = |of: &str| of.is_empty() || of.as_bytes().last() == last;
+    let begun = tests.starts.iter().filter(|(_, start)| may_start(start) && title.starts_with(&**start));
+    begun.for_each(|(rule, _)| is(*rule));
     if title.bytes().any(|b| matches!(b, b'|' | b'-' | b':' | b'/' | 0x80..)) {
-        tests.part.iter().filter(|(_, part)| is_part(title, part)).for_each(|(rule, _)| is(*rule));
+        let parts = tests.part.iter().filter(|(_, part)| (may_start(part) || may_end(part)) && is_part(title, part));
+        parts.for_each(|(rule, _)| is(*rule));
     }
     limit
 }
@@ -335,9 +335,10 @@ fn title_hint(table: &RuleTable, scratch: &mut Scratch) -> u32 {
     let Scratch { folded_title, buffer, .. } = scratch;
     let bytes = folded_title.as_bytes();
     let mut meanings = 0;
-    table.sentences.each(bytes, &table.patterns, buffer, |hit| {
-        meanings |= table.concepts.meanings_at(hit.pattern, bytes, hit.start as usize).unwrap_or(0);
-        false
+    table.each_word(bytes, buffer, |word| {
+        if table.concepts.hints(word.meanings) {
+            meanings |= word.meanings;
+        }
     });
     if table.vocabulary.is_title(meanings) { FRAMED_TEXT } else { 0 }
 }
@@ -357,7 +358,9 @@ fn is_part(title: &str, part: &str) -> bool {
 
 /// Searches the title, the visible text and the noscript text of a short page for sentences.
 fn read_sentences(table: &RuleTable, charset: Charset, scratch: &mut Scratch) {
-    let Scratch { facts, folded, folded_title, found, lower, kept, buffer, meanings, .. } = scratch;
+    let Scratch {
+        facts, folded, folded_title, found, lower, kept, buffer, meanings, all_meanings, frame_words, ..
+    } = scratch;
     folded.clear();
     for part in [&facts.visible, &facts.noscript] {
         part.kept_into(lower, charset.counting, kept);
@@ -366,22 +369,26 @@ fn read_sentences(table: &RuleTable, charset: Charset, scratch: &mut Scratch) {
     }
     folded.push_str(folded_title);
     let bytes = folded.as_bytes();
-    table.sentences.each(bytes, &table.patterns, buffer, |hit| {
-        if hit.pattern >= table.concepts.patterns().start {
-            *meanings |= table.concepts.meanings_at(hit.pattern, bytes, hit.start as usize).unwrap_or(0);
-            return false;
+    let line_end = memchr::memchr(b'\n', bytes).unwrap_or(bytes.len()) as u32;
+    let word = |word: WordHit| {
+        *all_meanings |= word.meanings;
+        if word.meanings & table.vocabulary.frame != 0 && word.end <= line_end {
+            let _ = frame_words.try_push(word.start);
         }
+        if table.concepts.hints(word.meanings) {
+            *meanings |= word.meanings;
+        }
+    };
+    table.wording.each(bytes, &table.patterns, buffer, word, |hit| {
         let part = table.parts[hit.pattern as usize];
         found.add(part.rule, part.bit, PagePart::Text, MatchPosition::Folded(hit.start, hit.end));
-        true
     });
 }
 
-/// Reads all words of the folded text if some of them hint at a block.
+/// Counts all words of the folded text if some of them hint at a block.
 pub(super) fn read_words(table: &RuleTable, scratch: &mut Scratch) {
-    let Scratch { folded, buffer, meanings, .. } = scratch;
-    if table.concepts.hint_at_block(*meanings) {
-        table.each_word(folded.as_bytes(), buffer, |_, more, _| *meanings |= more);
+    if table.concepts.hint_at_block(scratch.meanings) {
+        scratch.meanings |= scratch.all_meanings;
     }
 }
 

@@ -12,8 +12,8 @@ use crate::html::main_content::{MainContent, TextBlock};
 use crate::html::page_facts::PageFacts;
 use crate::html::tokenizer::Finders;
 use crate::rules::compiled::RuleTable;
-use crate::rules::concepts::Meanings;
 use crate::rules::scan::HitBuffer;
+use crate::rules::word_scan::Meanings;
 use fetchwise_types::fetch_result::BlockKind;
 
 /// The rule name in verdicts that cues decided.
@@ -276,7 +276,8 @@ pub(crate) fn weigh(table: &RuleTable, page: CueInput<'_>, weighing: &mut CueTal
     blocks.push(title);
     let words = &mut weighing.words;
     let bytes = weighing.region.text.as_bytes();
-    table.each_word(bytes, page.buffer, |at, meanings, pattern| words.push((at, meanings, pattern)));
+    table.each_word(bytes, page.buffer, |word| words.push((word.start, word.meanings, word.pattern)));
+    words.sort_unstable_by_key(|(at, _, pattern)| (*at, *pattern));
     read_blocks(table, weighing);
     // A form that asks who the visitor is needs a captcha to guard it.
     if page.has_known_words && !page.facts.asks_identity && !page.facts.asks_message {
@@ -350,18 +351,18 @@ fn read_blocks(table: &RuleTable, weighing: &mut CueTally) {
 /// Counts the concepts of the current sentence. Returns whether one of them counts for a block.
 fn count_concepts(table: &RuleTable, weighing: &mut CueTally, meanings: Meanings, at: (u32, u32), leads: bool) -> bool {
     let mut says = false;
-    for (index, concept) in table.concepts.concepts.iter().enumerate() {
-        if concept.is_said_by(meanings, &weighing.by_language) {
-            says |= concept.weight > 0;
-            weighing.core |= concept.core;
-            weighing.task |= concept.task;
-            weighing.queue |= concept.queue;
-            weighing.network |= concept.network;
-            weighing.anchored |= leads && concept.core;
-            weighing.about |= concept.weight < 0;
-            weighing.add(CueName::Concept(index as u16), concept.weight, at);
-        }
-    }
+    let by_language = std::mem::take(&mut weighing.by_language);
+    table.concepts.each_said_by(meanings, &by_language, |index, concept| {
+        says |= concept.weight > 0;
+        weighing.core |= concept.core;
+        weighing.task |= concept.task;
+        weighing.queue |= concept.queue;
+        weighing.network |= concept.network;
+        weighing.anchored |= leads && concept.core;
+        weighing.about |= concept.weight < 0;
+        weighing.add(CueName::Concept(index), concept.weight, at);
+    });
+    weighing.by_language = by_language;
     says
 }
 
@@ -446,11 +447,24 @@ fn sets_cookie_and_reloads(lower: &[u8]) -> bool {
     has(b"document.cookie") && (has(b"location.reload") || has(b"location.replace") || has(b"location.href"))
 }
 
+/// The bytes that may begin the end of a sentence.
+const MAY_END: [bool; 256] = {
+    let mut table = [false; 256];
+    let bytes = [b'.', b'!', b'?', b' ', 0xE3, 0xEF, 0xD8, 0xE0];
+    let mut n = 0;
+    while n < bytes.len() {
+        table[bytes[n] as usize] = true;
+        n += 1;
+    }
+    table
+};
+
 /// Returns the end of the sentence that begins at `at`, in a block that ends at `end`.
 pub(crate) fn sentence_end(text: &str, at: u32, end: u32) -> u32 {
     let rest = &text.as_bytes()[at as usize..end as usize];
     let mut n = 0;
-    while n < rest.len() {
+    while let Some(next) = rest.get(n..).and_then(|rest| rest.iter().position(|byte| MAY_END[usize::from(*byte)])) {
+        n += next;
         let len = match &rest[n..] {
             // White space follows a full stop that ends a sentence, but not one inside an address or a number.
             [b'.' | b'!' | b'?', b' ', ..] => 2,
@@ -504,6 +518,9 @@ fn follows_bullet(text: &str, at: u32) -> bool {
 /// Counts characters between two offsets; a character that is a syllable or a word counts as two and a half.
 pub(crate) fn count_chars(text: &str, start: u32, end: u32) -> u32 {
     let text = text.get(start as usize..end as usize).unwrap_or_default();
+    if text.is_ascii() {
+        return text.len() as u32;
+    }
     let halves: u32 =
         text.chars().map(|c| if matches!(c, '\u{2E80}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7AF}') { 5 } else { 2 }).sum();
     halves / 2
@@ -511,7 +528,8 @@ pub(crate) fn count_chars(text: &str, start: u32, end: u32) -> u32 {
 
 /// Returns whether the text contains a digit of any script.
 fn has_digit(text: &str) -> bool {
-    text.chars().any(char::is_numeric)
+    // The digits of other scripts are outside ASCII.
+    text.bytes().any(|byte| byte.is_ascii_digit()) || !text.is_ascii() && text.chars().any(char::is_numeric)
 }
 
 /// Returns whether the text contains an IP address, or its placeholder in a vendor's template.

@@ -2,11 +2,13 @@
 //!
 //! Invariants: nothing is carried from one page to the next, except what [`Scratch::title`] returns.
 
+use arrayvec::ArrayVec;
+
 use crate::cues::CueTally;
 use crate::html::page_facts::PageFacts;
 use crate::html::visibility::PagePart;
-use crate::rules::concepts::Meanings;
 use crate::rules::scan::{HitBuffer, PatternHit};
+use crate::rules::word_scan::Meanings;
 use crate::simhash;
 
 /// Memory that is reused from page to page. Use one per thread. It carries no state from one page to the next, except
@@ -29,8 +31,12 @@ pub struct Scratch {
     pub(crate) title: String,
     /// The title, folded as titles and sentences are compared.
     pub(crate) folded_title: String,
-    /// Meanings of all words of the page.
+    /// Meanings of the words of the folded text that hint at a block, and of all words if those do so together.
     pub(crate) meanings: Meanings,
+    /// Meanings of all words of the folded text.
+    pub(crate) all_meanings: Meanings,
+    /// Where the first words of a page's frame begin in the first line of the folded text. More belong to no content.
+    pub(crate) frame_words: ArrayVec<u32, 32>,
     pub(crate) weighing: CueTally,
 }
 

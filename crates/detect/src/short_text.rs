@@ -6,7 +6,6 @@
 //! Must not know: what the sentences mean, except that they belong to the frame of a page.
 
 use crate::cues::{count_chars, sentence_end};
-use crate::rules::compiled::RuleTable;
 use crate::scratch::Scratch;
 
 /// Minimum characters of a sentence; a Chinese character counts as two and a half.
@@ -23,24 +22,16 @@ const LISTING_CHARS: u32 = 100;
 const LISTING_LINKS: u32 = 6;
 
 /// Returns whether the short text of a page says something. Must run after the text was folded.
-pub(crate) fn is_content(table: &RuleTable, scratch: &mut Scratch) -> bool {
+pub(crate) fn is_content(scratch: &Scratch) -> bool {
     let facts = &scratch.facts;
     if facts.furnished && facts.links >= LISTING_LINKS && facts.visible.chars >= LISTING_CHARS && facts.mounts == 0 {
         return true;
     }
     let text = scratch.folded.split('\n').next().unwrap_or_default();
-    let framing = table.vocabulary.frame;
-    let mut frame_words = arrayvec::ArrayVec::<u32, 32>::new();
-    table.each_word(text.as_bytes(), &mut scratch.buffer, |at, meanings, _| {
-        if meanings & framing != 0 {
-            // More than these belong to no content.
-            let _ = frame_words.try_push(at);
-        }
-    });
     let (mut at, end, mut chars) = (0, text.len() as u32, 0);
     while at < end {
         let next = sentence_end(text, at, end);
-        let is_framing = frame_words.iter().any(|word| (at..next).contains(&(*word + 1)));
+        let is_framing = scratch.frame_words.iter().any(|word| (at..next).contains(&(*word + 1)));
         let sentence = text.get(at as usize..next as usize).unwrap_or_default();
         if !is_framing && is_sentence(sentence) {
             chars += count_chars(text, at, next);
@@ -53,12 +44,15 @@ pub(crate) fn is_content(table: &RuleTable, scratch: &mut Scratch) -> bool {
 /// Returns whether a text between two full stops is a sentence: enough words, or enough letters of a script that does not
 /// separate them.
 fn is_sentence(text: &str) -> bool {
-    let dense = |c: char| matches!(c, '\u{E00}'..='\u{EFF}' | '\u{1780}'..='\u{17FF}' | '\u{3040}'..='\u{9FFF}');
-    let letters = text.chars().filter(|c| dense(*c)).count();
-    let words = text.split_whitespace().filter(|word| word.chars().any(char::is_alphabetic)).count();
     let chars = count_chars(text, 0, text.len() as u32);
+    if chars < SENTENCE_CHARS {
+        return false;
+    }
+    let dense = |c: char| matches!(c, '\u{E00}'..='\u{EFF}' | '\u{1780}'..='\u{17FF}' | '\u{3040}'..='\u{9FFF}');
+    let letters = if text.is_ascii() { 0 } else { text.chars().filter(|c| dense(*c)).count() };
+    let words = text.split_whitespace().filter(|word| word.chars().any(char::is_alphabetic)).count();
     let is_long = chars >= LONG_SENTENCE.0 && words >= LONG_SENTENCE.1;
-    chars >= SENTENCE_CHARS && (letters >= SENTENCE_LETTERS || words >= SENTENCE_WORDS || is_long)
+    letters >= SENTENCE_LETTERS || words >= SENTENCE_WORDS || is_long
 }
 
 #[cfg(test)]

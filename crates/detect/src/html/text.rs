@@ -389,6 +389,15 @@ fn named(name: &[u8]) -> Option<char> {
 /// decoded.
 pub(crate) fn fold_into(text: &str, out: &mut String) {
     out.clear();
+    if text.bytes().all(|byte| byte < 0x80 && byte != b'`') {
+        for word in text.split(char::is_whitespace).filter(|word| !word.is_empty()) {
+            if !out.is_empty() {
+                out.push(' ');
+            }
+            out.push_str(word);
+        }
+        return out.make_ascii_lowercase();
+    }
     let mut space = false;
     for c in text.chars() {
         fold(c, 0, &mut space, out);
@@ -402,7 +411,7 @@ pub(crate) fn append_collapsed(text: &str, out: &mut String) {
     let mut rest = text;
     while !rest.is_empty() {
         let (stretch, later) = rest.split_at(already_folded_len(rest.as_bytes()));
-        let words = stretch.trim_matches(' ');
+        let words = trim_spaces(stretch);
         space |= stretch.starts_with(' ');
         if !words.is_empty() {
             if space && out.len() > from {
@@ -415,6 +424,14 @@ pub(crate) fn append_collapsed(text: &str, out: &mut String) {
         fold(c, from, &mut space, out);
         rest = &later[c.len_utf8()..];
     }
+}
+
+/// Returns `text` without spaces at its ends.
+fn trim_spaces(text: &str) -> &str {
+    let bytes = text.as_bytes();
+    let from = bytes.iter().position(|byte| *byte != b' ').unwrap_or(bytes.len());
+    let to = bytes.iter().rposition(|byte| *byte != b' ').map_or(from, |last| last + 1);
+    text.get(from..to).unwrap_or_default()
 }
 
 /// Returns the number of leading ASCII bytes that folding does not change.

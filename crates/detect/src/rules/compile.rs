@@ -4,11 +4,12 @@
 //! Must not know: any page.
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::pattern::{Pattern, PatternError};
 use super::scan::{PatternClass, PatternScan};
 use super::vocabulary::Vocabulary;
+use super::word_scan::WordScan;
 use crate::html::page_facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
 use crate::html::text;
 use crate::html::visibility::PagePart;
@@ -169,7 +170,8 @@ impl TableBuilder {
         }
         for test in &w.header {
             let (name, value) = test.split_once(':').unwrap_or((test, ""));
-            self.headers.push(HeaderTest { rule, name: name.trim().into(), value: value.trim().to_lowercase().into() });
+            let (name, value) = (name.trim(), value.trim().to_lowercase());
+            self.headers.push(HeaderTest { rule, name: name.into(), begins: name.ends_with('-'), value: value.into() });
         }
         self.cookies.extend(w.cookie.iter().map(|c| (rule, c.to_lowercase().into())));
         self.hosts.extend(w.host.iter().map(|h| (rule, h.to_lowercase().into())));
@@ -205,7 +207,6 @@ impl TableBuilder {
             })
         };
         let scan = |sets| PatternScan::new(of(sets));
-        let words = concepts.hinting().map(|word| (word, PatternClass::Word, &self.patterns[word as usize]));
         let mut headers = self.headers;
         headers.sort_by_key(HeaderTest::letter);
         let mut header_letters = [const { 0..0 }; 256];
@@ -220,7 +221,10 @@ impl TableBuilder {
             thin: scan(&[ScanSet::Early, ScanSet::Late, ScanSet::Thin, ScanSet::Cue]),
             short: scan(&[ScanSet::Short]),
             short_always: self.short_always,
-            sentences: PatternScan::with_words(of(&[ScanSet::Sentence]), words),
+            wording: WordScan::new(
+                of(&[ScanSet::Sentence]).map(|(number, _, pattern)| (number, pattern)),
+                concepts.searched(&self.patterns),
+            ),
             cue_words: scan(&[ScanSet::CueWord]),
             refreshes: scan(&[ScanSet::Refresh]),
             rules: self.rules,
@@ -233,7 +237,6 @@ impl TableBuilder {
             hosts: self.hosts,
             titles: self.titles,
             always: self.always,
-            words: OnceLock::new(),
             vocabulary: Vocabulary::of(&concepts),
             concepts,
         }

@@ -6,16 +6,17 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 
 use super::condition::Conditions;
 use super::pattern::Pattern;
-use super::scan::{HitBuffer, PatternClass, PatternScan};
+use super::scan::{HitBuffer, PatternScan};
 use super::vocabulary::Vocabulary;
+use super::word_scan::{WordHit, WordScan};
 use crate::html::visibility::PagePart;
-use crate::rules::concepts::{Concepts, Meanings};
+use crate::rules::concepts::Concepts;
 use crate::rules::strength::Grade;
 
 /// A compiled rule.
@@ -58,6 +59,8 @@ pub(crate) struct PatternPart {
 pub(crate) struct HeaderTest {
     pub(crate) rule: u16,
     pub(crate) name: Box<str>,
+    /// The name ends with a hyphen and matches all header names that begin with it.
+    pub(crate) begins: bool,
     /// In lower case; empty if the name is enough.
     pub(crate) value: Box<str>,
 }
@@ -90,8 +93,8 @@ pub(crate) struct RuleTable {
     pub(crate) short: PatternScan,
     /// Whether the main evidence of a rule is short, so that short patterns are always searched for.
     pub(crate) short_always: bool,
-    /// Sentences, and words that hint at a block, searched for in folded text.
-    pub(crate) sentences: PatternScan,
+    /// Sentences and all words, searched for in folded text.
+    pub(crate) wording: WordScan,
     /// Words that only hint at a block, searched for in folded text.
     pub(crate) cue_words: PatternScan,
     /// Patterns in the target of a refresh.
@@ -107,8 +110,6 @@ pub(crate) struct RuleTable {
     /// What block pages say, by meaning.
     pub(crate) concepts: Concepts,
     pub(crate) vocabulary: Vocabulary,
-    /// Scan for all words, for pages where some hint at a block; built for the first such page.
-    pub(crate) words: OnceLock<PatternScan>,
 }
 
 impl HeaderTest {
@@ -125,19 +126,9 @@ impl RuleTable {
         self.headers.get(usize::from(range.start)..usize::from(range.end)).unwrap_or_default()
     }
 
-    /// Reports the position and the meanings of each word in `text`, which is folded.
-    pub(crate) fn each_word(&self, text: &[u8], buffer: &mut HitBuffer, mut found: impl FnMut(u32, Meanings, u32)) {
-        let words = self.words.get_or_init(|| {
-            let words = self.concepts.patterns().map(|word| (word, PatternClass::Word, &self.patterns[word as usize]));
-            PatternScan::with_words([], words)
-        });
-        words.each(text, &self.patterns, buffer, |hit| {
-            if let Some(meanings) = self.concepts.meanings_at(hit.pattern, text, hit.start as usize) {
-                found(hit.start, meanings, hit.pattern);
-            }
-            // Words alone are no evidence, so they do not count against the limit.
-            false
-        });
+    /// Reports each word in `text`, which is folded.
+    pub(crate) fn each_word(&self, text: &[u8], buffer: &mut HitBuffer, found: impl FnMut(WordHit)) {
+        self.wording.each(text, &self.patterns, buffer, found, |_| {});
     }
 
     /// Returns the name of a vendor.

@@ -7,12 +7,12 @@
 //! Must not know: which page contains them.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::html::text;
 use crate::rules::file::{ConceptSource, RuleError, WordsSource, value};
 use crate::rules::pattern::{Pattern, has_words};
+use crate::rules::word_scan::{Meanings, SearchedWord};
 
 /// Maximum number of meanings.
 const MAX_MEANINGS: usize = 64;
@@ -20,9 +20,6 @@ const MAX_MEANINGS: usize = 64;
 pub(crate) const MAX_LANGUAGES: usize = 64;
 /// Maximum absolute weight of a concept.
 const MAX_WEIGHT: i32 = 100;
-
-/// A set of meanings.
-pub(crate) type Meanings = u64;
 
 /// A statement that a sentence may make.
 #[derive(Debug)]
@@ -38,23 +35,17 @@ pub(crate) struct Concept {
     pub(crate) queue: bool,
     /// The network of the crawler refuses, not the site.
     pub(crate) network: bool,
-    /// Alternatives: meanings that the sentence must have, and meanings that it must not have.
-    when: Vec<(Meanings, Meanings)>,
 }
 
-impl Concept {
-    /// Returns whether a sentence states the concept. It has `meanings` in any language, and in single languages the
-    /// sets `by_language`. One language must have all that the concept needs, and none what it excludes. What speaks
-    /// against a block may be in any language.
-    pub(crate) fn is_said_by(&self, meanings: Meanings, by_language: &[(u8, Meanings)]) -> bool {
-        let needs = |all: Meanings| self.weight < 0 || by_language.iter().any(|(_, its)| its & all == all);
-        self.when.iter().any(|(all, none)| meanings & none == 0 && meanings & all == *all && needs(*all))
-    }
-
-    /// Returns whether a page with these meanings, in any sentences, may state it.
-    fn may_be_said_by(&self, meanings: Meanings) -> bool {
-        self.when.iter().any(|(all, _)| meanings & all == *all)
-    }
+/// An alternative of a concept: meanings that one sentence has.
+#[derive(Clone, Copy, Debug)]
+struct ConceptWhen {
+    /// Meanings that the sentence must have.
+    all: Meanings,
+    /// Those, and meanings that it must not have.
+    named: Meanings,
+    /// Index of the concept.
+    concept: u16,
 }
 
 /// Meanings that a page must have to be read more closely. Each core concept has at least one of them; all other
@@ -86,6 +77,12 @@ const HINTS: [&str; 20] = [
 #[derive(Debug, Default)]
 pub(crate) struct Concepts {
     pub(crate) concepts: Vec<Concept>,
+    /// The alternatives of all concepts, in their order: one list is read faster than a list for each concept.
+    when: Vec<ConceptWhen>,
+    /// What the alternatives of the core concepts need.
+    core_needs: Vec<Meanings>,
+    /// Set for any page: it may have short sentences and numbers.
+    in_any_page: Meanings,
     /// The pattern number of the first word.
     first_word: u32,
     /// The meanings of each word, by its number.
@@ -134,6 +131,7 @@ impl Concepts {
             made.add_words(line, &words, patterns, &mut known)?;
         }
         made.hints = made.named(&HINTS);
+        made.in_any_page = made.named(&["short", "digits"]);
         Ok(made)
     }
 
@@ -145,7 +143,8 @@ impl Concepts {
         if written.weight.abs() > MAX_WEIGHT {
             return err("weight", format!("must be from -{MAX_WEIGHT} to {MAX_WEIGHT}"));
         }
-        let mut when = Vec::new();
+        let index = u16::try_from(self.concepts.len());
+        let Ok(index) = index else { return err("id", "too many concepts".to_owned()) };
         for combination in &written.when {
             let (mut all, mut none) = (0, 0);
             for name in combination.split_whitespace() {
@@ -162,10 +161,16 @@ impl Concepts {
             if all == 0 {
                 return err("when", format!("`{combination}` names no meaning that the sentence must have"));
             }
-            when.push((all, none));
+            if written.core {
+                self.core_needs.push(all);
+            }
+            // No sentence both has a meaning and lacks it.
+            if all & none == 0 {
+                self.when.push(ConceptWhen { all, named: all | none, concept: index });
+            }
         }
         let ConceptSource { id, weight, core, task, queue, network, .. } = written;
-        self.concepts.push(Concept { id: id.into(), weight, core, task, queue, network, when });
+        self.concepts.push(Concept { id: id.into(), weight, core, task, queue, network });
         Ok(())
     }
 
@@ -220,20 +225,18 @@ impl Concepts {
         Ok(())
     }
 
-    /// Returns the pattern numbers of the words.
-    pub(crate) fn patterns(&self) -> Range<u32> {
-        self.first_word..self.first_word + self.words.len() as u32
+    /// Returns the words for a search, with their patterns in `patterns`.
+    pub(crate) fn searched<'p>(&self, patterns: &'p [Pattern]) -> impl Iterator<Item = SearchedWord<'p>> {
+        let numbered = (self.first_word..).zip(patterns.get(self.first_word as usize..).unwrap_or_default());
+        numbered.zip(&self.words).map(|((number, pattern), word)| {
+            let Word { meanings, begins, .. } = *word;
+            SearchedWord { number, pattern, meanings, begins }
+        })
     }
 
-    /// Returns the pattern numbers of the words that hint at a block.
-    pub(crate) fn hinting(&self) -> impl Iterator<Item = u32> {
-        self.patterns().zip(&self.words).filter(|(_, word)| word.meanings & self.hints != 0).map(|(number, _)| number)
-    }
-
-    /// Returns the meanings of the word `pattern` at `at` in `text`, if it is a word and begins one there.
-    pub(crate) fn meanings_at(&self, pattern: u32, text: &[u8], at: usize) -> Option<Meanings> {
-        let word = self.words.get(pattern.checked_sub(self.first_word)? as usize)?;
-        (!word.begins || !follows_letter(text, at)).then_some(word.meanings)
+    /// Returns whether a word with these meanings hints at a block.
+    pub(crate) fn hints(&self, meanings: Meanings) -> bool {
+        meanings & self.hints != 0
     }
 
     /// Returns the meanings of the word `pattern` in each language that has it.
@@ -249,18 +252,31 @@ impl Concepts {
 
     /// Returns whether a page with these hinting meanings must be read for all meanings.
     pub(crate) fn hint_at_block(&self, meanings: Meanings) -> bool {
-        meanings != 0
-            && self.concepts.iter().filter(|concept| concept.core).flat_map(|concept| &concept.when).any(|(all, _)| {
-                // A concept without hinting meanings is always possible.
-                all & self.hints & !meanings == 0
-            })
+        // A concept without hinting meanings is always possible.
+        meanings != 0 && self.core_needs.iter().any(|all| all & self.hints & !meanings == 0)
     }
 
     /// Returns whether a page with these meanings, in any sentences, may state a core concept.
     pub(crate) fn may_be_block(&self, meanings: Meanings) -> bool {
-        // Any page may have short sentences and numbers.
-        let meanings = meanings | self.named(&["short", "digits"]);
-        self.concepts.iter().any(|concept| concept.core && concept.may_be_said_by(meanings))
+        let meanings = meanings | self.in_any_page;
+        self.core_needs.iter().any(|all| meanings & all == *all)
+    }
+
+    /// Calls `said` with the index of each concept that a sentence states, maybe more than once. The sentence has
+    /// `meanings` in any language, and in single languages the sets `by_language`. One language must have all that the
+    /// concept needs, and none what it excludes. What speaks against a block may be in any language.
+    pub(crate) fn each_said_by(
+        &self,
+        meanings: Meanings,
+        by_language: &[(u8, Meanings)],
+        mut said: impl FnMut(u16, &Concept),
+    ) {
+        for ConceptWhen { all, concept, .. } in self.when.iter().filter(|when| meanings & when.named == when.all) {
+            let Some(its) = self.concepts.get(usize::from(*concept)) else { continue };
+            if its.weight < 0 || by_language.iter().any(|(_, one)| one & all == *all) {
+                said(*concept, its);
+            }
+        }
     }
 }
 
@@ -271,19 +287,5 @@ fn searchable(word: &str) -> Vec<String> {
         0..=2 => vec![format!(" {literal} ")],
         3 => [' ', '-', '(', '"', '/'].iter().map(|before| format!("{before}{word}")).collect(),
         _ => vec![word.to_owned()],
-    }
-}
-
-/// Returns whether a letter of a script with separate words stands before `at`.
-fn follows_letter(text: &[u8], at: usize) -> bool {
-    let Some(before) = text.get(..at) else { return false };
-    match before.last() {
-        None => false,
-        Some(byte) if byte.is_ascii() => byte.is_ascii_alphanumeric(),
-        Some(_) => {
-            let from = before.iter().rposition(|byte| byte & 0xC0 != 0x80).unwrap_or(0);
-            let last = std::str::from_utf8(&before[from..]).ok().and_then(|last| last.chars().next());
-            last.is_some_and(|c| c.is_alphabetic() && has_words(c))
-        }
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod prefilter;
 pub(crate) mod scan;
 pub(crate) mod strength;
 pub(crate) mod vocabulary;
+pub(crate) mod word_scan;
 
 use std::sync::{Arc, LazyLock};
 

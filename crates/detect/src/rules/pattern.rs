@@ -30,6 +30,16 @@ enum PatternPiece {
     End,
 }
 
+/// What follows the literal text at the beginning of a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PatternTail {
+    Nothing,
+    /// The end of a word.
+    WordEnd,
+    /// Any other pieces.
+    Other,
+}
+
 /// The wildcards in rule files.
 const WILDCARDS: [(&str, PatternPiece); 5] = [
     ("{digits}", PatternPiece::Digits),
@@ -38,6 +48,9 @@ const WILDCARDS: [(&str, PatternPiece); 5] = [
     ("{gap}", PatternPiece::Gap),
     ("{end}", PatternPiece::End),
 ];
+
+/// Maximum bytes of a gap.
+const MAX_GAP: usize = 80;
 
 /// A byte pattern: lower-case text with the wildcards `{digits}`, `{hex}`, `{word}`, `{gap}` and `{end}`.
 #[derive(Clone, Debug)]
@@ -78,6 +91,15 @@ impl Pattern {
         }
     }
 
+    /// Returns what follows the literal text at its beginning.
+    pub(super) fn tail(&self) -> PatternTail {
+        match self.pieces.get(1..) {
+            None | Some([]) => PatternTail::Nothing,
+            Some([PatternPiece::End]) => PatternTail::WordEnd,
+            Some(_) => PatternTail::Other,
+        }
+    }
+
     /// Returns the end of the match that starts at `start`, if there is one.
     pub(crate) fn end_at(&self, text: &[u8], start: usize) -> Option<usize> {
         match_end(&self.pieces, text, start)
@@ -96,14 +118,15 @@ fn match_end(pieces: &[PatternPiece], text: &[u8], start: usize) -> Option<usize
             PatternPiece::End => (!goes_on(rest)).then_some(0)?,
             PatternPiece::Gap => {
                 let after = &pieces[i + 1..];
-                let begins = |n: usize| match after.first() {
-                    Some(PatternPiece::Literal(literal)) => rest.get(n) == literal.first(),
-                    _ => true,
+                let reach = &rest[..rest.len().min(MAX_GAP)];
+                let reach = memchr::memchr2(b'<', b'>', reach).unwrap_or(reach.len());
+                return match after.first().map(|next| (next, rest.get(..=reach).unwrap_or(rest))) {
+                    // Only where the next literal may begin.
+                    Some((PatternPiece::Literal(literal), starts)) => {
+                        memchr::memchr_iter(*literal.first()?, starts).find_map(|n| match_end(after, text, at + n))
+                    }
+                    _ => (0..=reach).find_map(|n| match_end(after, text, at + n)),
                 };
-                return (0..=80.min(rest.len()))
-                    .take_while(|&n| n == 0 || !matches!(rest[n - 1], b'<' | b'>'))
-                    .filter(|&n| begins(n))
-                    .find_map(|n| match_end(after, text, at + n));
             }
         };
     }
@@ -114,8 +137,22 @@ fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
+/// Returns whether a letter of a script with separate words stands before `at`.
+pub(super) fn follows_letter(text: &[u8], at: usize) -> bool {
+    let Some(before) = text.get(..at) else { return false };
+    match before.last() {
+        None => false,
+        Some(byte) if byte.is_ascii() => byte.is_ascii_alphanumeric(),
+        Some(_) => {
+            let from = before.iter().rposition(|byte| byte & 0xC0 != 0x80).unwrap_or(0);
+            let last = std::str::from_utf8(&before[from..]).ok().and_then(|last| last.chars().next());
+            last.is_some_and(|c| c.is_alphabetic() && has_words(c))
+        }
+    }
+}
+
 /// Returns whether a word continues in `rest`, also with a letter of another script.
-fn goes_on(rest: &[u8]) -> bool {
+pub(super) fn goes_on(rest: &[u8]) -> bool {
     match rest {
         [] => false,
         [byte, ..] if byte.is_ascii() => is_of_word(*byte),

@@ -83,7 +83,7 @@ impl CoreCandidate {
 }
 
 /// Cost of a core that never occurs.
-const NEVER_MET: f32 = 30_000.0;
+const NEVER_MET: f32 = 60_000.0;
 /// Factor by which pieces of [`ORDINARY`] are more frequent.
 const ORDINARILY: f32 = 200.0;
 

@@ -9,7 +9,6 @@
 //!
 //! Must not know: rules.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use aho_corasick::automaton::{Automaton, StateID};
@@ -29,9 +28,11 @@ const SETS: usize = 16;
 /// Maximum strings with which it has half as many sets.
 const FEW: usize = 32;
 
-/// Minimum bytes of text for packed searches ...
-const LONG: usize = 2048;
-/// ... and for more than a few of them, because each one reads the whole text.
+/// Minimum bytes of text for a packed search ...
+const LONG: usize = 32;
+/// ... for each further one of a few ...
+const LONG_EACH: usize = 256;
+/// ... and for more than a few, because each one reads the whole text.
 const LONG_FOR_MANY: usize = 64 << 10;
 /// Number of packed searches that are a few.
 const FEW_SEARCHES: usize = 4;
@@ -73,6 +74,21 @@ pub(crate) enum PatternClass {
 /// Buffer for the hits of one search, reused from search to search.
 #[derive(Debug, Default)]
 pub(crate) struct HitBuffer(Vec<(PatternHit, PatternClass)>);
+
+impl HitBuffer {
+    /// Reports the hits in a text of `len` bytes, in the order of the text, up to the limits. `found` returns whether a
+    /// hit counts against the limit of its class.
+    pub(super) fn report(&mut self, len: usize, mut found: impl FnMut(PatternHit, PatternClass) -> bool) {
+        let mut left = [HITS_FREE + len / BYTES_PER_HIT; 3];
+        self.0.sort_unstable_by_key(|(hit, _)| (hit.start, hit.pattern));
+        for (hit, class) in &self.0 {
+            let left = &mut left[*class as usize];
+            if *left > 0 && found(*hit, *class) {
+                *left -= 1;
+            }
+        }
+    }
+}
 
 /// A set of patterns, prepared for searching.
 #[derive(Debug)]
@@ -120,28 +136,9 @@ impl CoreEntry {
 impl PatternScan {
     /// Prepares a search for `patterns`, each with the number that its hits report.
     pub(crate) fn new<'p>(patterns: impl IntoIterator<Item = (u32, PatternClass, &'p Pattern)>) -> Self {
-        Self::with_words(patterns, [])
-    }
-
-    /// Prepares a search for `patterns` and for thousands of `words`. Choosing cores for words would take longer than
-    /// it saves, so their first bytes are their cores.
-    pub(crate) fn with_words<'p>(
-        patterns: impl IntoIterator<Item = (u32, PatternClass, &'p Pattern)>,
-        words: impl IntoIterator<Item = (u32, PatternClass, &'p Pattern)>,
-    ) -> Self {
-        let mut patterns: Vec<_> = patterns.into_iter().collect();
+        let patterns: Vec<_> = patterns.into_iter().collect();
         let literals: Vec<&[u8]> = patterns.iter().map(|(_, _, pattern)| pattern.first()).collect();
-        let (mut cores, mut places) = prefilter::choose(&literals);
-        let mut numbers: HashMap<_, _> = cores.iter().enumerate().map(|(n, core)| (*core, n)).collect();
-        for word in words {
-            let Some(core) = word.2.first().first_chunk() else { continue };
-            let number = *numbers.entry(*core).or_insert_with(|| {
-                cores.push(*core);
-                cores.len() - 1
-            });
-            places.push(prefilter::CorePosition { core: number, at: 0 });
-            patterns.push(word);
-        }
+        let (cores, places) = prefilter::choose(&literals);
         let mut by_core = vec![Vec::new(); cores.len()];
         for ((number, class, pattern), place) in patterns.iter().zip(places) {
             by_core[place.core].push(CoreEntry::new(*number, *class, pattern, place.at));
@@ -174,28 +171,24 @@ impl PatternScan {
         &self,
         text: &[u8],
         patterns: &[Pattern],
-        HitBuffer(hits): &mut HitBuffer,
+        buffer: &mut HitBuffer,
         mut found: impl FnMut(PatternHit) -> bool,
     ) {
-        hits.clear();
-        self.search(&mut ScanRun { text, patterns, hits, work_left: WORK_FREE + text.len() / BYTES_PER_WORK });
-        let mut left = [HITS_FREE + text.len() / BYTES_PER_HIT; 3];
-        hits.sort_unstable_by_key(|(hit, _)| (hit.start, hit.pattern));
-        for (hit, class) in hits {
-            let left = &mut left[*class as usize];
-            if *left > 0 && found(*hit) {
-                *left -= 1;
-            }
-        }
+        self.search(&mut ScanRun::new(text, patterns, buffer));
+        buffer.report(text.len(), |hit, _| found(hit));
     }
 
-    fn search(&self, scan_run: &mut ScanRun<'_>) {
+    pub(super) fn search(&self, scan_run: &mut ScanRun<'_>) {
         let text = scan_run.text;
         if text.len() < CORE {
             return;
         }
-        let long = if self.packed.len() > FEW_SEARCHES { LONG_FOR_MANY } else { LONG };
-        if text.len() < long || self.packed.is_empty() {
+        let long = match self.packed.len() {
+            0 => usize::MAX,
+            few @ 1..=FEW_SEARCHES => LONG + (few - 1) * LONG_EACH,
+            _ => LONG_FOR_MANY,
+        };
+        if text.len() < long {
             return self.search_at_once(scan_run);
         }
         for PackedSearch { searcher, first } in &self.packed {
@@ -294,31 +287,45 @@ fn in_sets(cores: &[usize]) -> Vec<usize> {
 }
 
 /// One search.
-struct ScanRun<'s> {
-    text: &'s [u8],
-    patterns: &'s [Pattern],
+pub(super) struct ScanRun<'s> {
+    pub(super) text: &'s [u8],
+    pub(super) patterns: &'s [Pattern],
     hits: &'s mut Vec<(PatternHit, PatternClass)>,
     work_left: usize,
 }
 
-impl ScanRun<'_> {
+impl<'s> ScanRun<'s> {
+    /// Starts a search that adds its hits to `buffer`, which is emptied.
+    pub(super) fn new(text: &'s [u8], patterns: &'s [Pattern], HitBuffer(hits): &'s mut HitBuffer) -> Self {
+        hits.clear();
+        Self { text, patterns, hits, work_left: WORK_FREE + text.len() / BYTES_PER_WORK }
+    }
+
+    pub(super) fn push(&mut self, hit: PatternHit, class: PatternClass) {
+        self.hits.push((hit, class));
+    }
+
+    /// Counts the work of one candidate offset. Returns whether to continue.
+    pub(super) fn has_work_left(&mut self, compared: usize, verified: usize) -> bool {
+        self.work_left = self.work_left.saturating_sub(CORE_FOUND + compared + VERIFIED * verified);
+        self.work_left > 0
+    }
+
     /// Verifies the patterns whose core stands at `at`. Returns whether to continue.
     fn candidates(&mut self, entries: &[CoreEntry], at: usize) -> bool {
-        let mut work = CORE_FOUND + entries.len();
+        let mut verified = 0;
         for entry in entries {
             let other_at = at.wrapping_add_signed(entry.away as isize);
             if self.text.get(other_at..).and_then(|rest| rest.first_chunk()) != Some(&entry.other) {
                 continue;
             }
             let Some(begin) = at.checked_sub(entry.at as usize) else { continue };
-            work += VERIFIED;
+            verified += 1;
             if let Some(end) = self.patterns[entry.pattern as usize].end_at(self.text, begin) {
-                self.hits
-                    .push((PatternHit { pattern: entry.pattern, start: begin as u32, end: end as u32 }, entry.class));
+                self.push(PatternHit { pattern: entry.pattern, start: begin as u32, end: end as u32 }, entry.class);
             }
         }
-        self.work_left = self.work_left.saturating_sub(work);
-        self.work_left > 0
+        self.has_work_left(entries.len(), verified)
     }
 }
 

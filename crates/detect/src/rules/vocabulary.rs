@@ -2,7 +2,8 @@
 //!
 //! Must not know: any word of any language.
 
-use crate::rules::concepts::{Concepts, Meanings};
+use crate::rules::concepts::Concepts;
+use crate::rules::word_scan::Meanings;
 
 /// Sets of meanings by their use.
 #[derive(Debug)]
