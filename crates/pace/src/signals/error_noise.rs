@@ -35,8 +35,9 @@ const QUIET: f64 = 0.003;
 /// none of its errors is left.
 const LEAST_SHARE: f64 = 0.005;
 const FAR_SHARE: f64 = 0.001;
-/// Rates below this share of the previous one are far below it.
-const FAR: f64 = 0.5;
+/// Rates below this share of the previous one are far below it. After the first errors most requests go out at about half
+/// the rate, so a share of just one half would decide by chance.
+const FAR: f64 = 0.7;
 /// Time in which a test must decide, in milliseconds: by then a limit may have changed by as much as the rate.
 const TEST_MS: i64 = 600_000;
 /// Errors at clearly lower rates without which nothing is decided: two may be the last of a limit.
