@@ -23,7 +23,9 @@ pub trait PauseCoordinator: fmt::Debug + Send + Sync {
     /// Reports that a host is fine again, because this process found out or because an operator said so.
     fn lifted(&self, domain: &str);
 
-    /// Returns whether this process may try out the host. Its pause ended at `ended`.
+    /// Returns whether this process may try out the host. Its pause ended at `ended`. After
+    /// [`TrialPermission::NotBefore`], a visit holds the host until then and asks once more, because the permission may
+    /// have arrived meanwhile.
     fn may_try(&self, domain: &str, ended: Timestamp, now: Timestamp) -> TrialPermission;
 }
 

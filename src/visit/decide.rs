@@ -255,11 +255,17 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Returns why this process may not try out the host itself, if other processes share its address.
     fn trial_refusal(&self, domain: &str, ended: Timestamp, now: Timestamp) -> Option<HostAdmission> {
-        match self.selector.state().pause_coordinator.get()?.may_try(domain, ended, now) {
+        let coordinator = self.selector.state().pause_coordinator.get()?;
+        match coordinator.may_try(domain, ended, now) {
             TrialPermission::Now => None,
             TrialPermission::NotBefore(until) => {
                 // No visit asks again before then, unless another one has reached a verdict meanwhile.
-                self.selector.claim_host_trial(domain, ended, until);
+                let is_held = self.selector.claim_host_trial(domain, ended, until);
+                // A permission that arrived before the hold was set has not ended the hold.
+                if is_held && matches!(coordinator.may_try(domain, ended, now), TrialPermission::Now) {
+                    self.selector.claim_host_trial(domain, until, ended);
+                    return None;
+                }
                 Some(HostAdmission::Paused(until))
             }
             TrialPermission::Pending(settled) => {

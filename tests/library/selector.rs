@@ -1,6 +1,8 @@
 //! Decisions through the public API: the published examples, the interpretations chosen where the published rules
 //! contradict each other, and the rules of the choice.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fetchwise::attempt::error_kind::ErrorKind;
@@ -11,12 +13,13 @@ use fetchwise::fetch_result::Outcome;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::files::FileSuffixes;
 use fetchwise::heuristic::url::ContentKind;
+use fetchwise::pause_coordination::{PauseCoordinator, TrialPermission};
 use fetchwise::policy;
 use fetchwise::registry::FetcherSet;
 use fetchwise::score::{ImportanceUse, Settings};
 use fetchwise::selector::{SelectContext, Selector};
-use fetchwise::time::Timestamp;
-use fetchwise::visit::Step;
+use fetchwise::time::{Clock, Timestamp};
+use fetchwise::visit::{Step, Visit};
 use url::Url;
 
 const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
@@ -569,4 +572,32 @@ fn a_site_that_fails_without_end_hardly_moves_what_others_can_expect() {
         let known = selector.weights(("site", site), ContentKind::Page, "direct_access", NOW);
         assert_eq!(known.attempts, 30_000, "{name}");
     }
+}
+
+/// Permits a trial right after it has told the first visit to wait.
+#[derive(Debug, Default)]
+struct LatePermission(AtomicUsize);
+
+impl PauseCoordinator for LatePermission {
+    fn paused(&self, _: &str, _: Timestamp, _: Timestamp) {}
+    fn lifted(&self, _: &str) {}
+    fn may_try(&self, _: &str, _: Timestamp, now: Timestamp) -> TrialPermission {
+        match self.0.fetch_add(1, Ordering::Relaxed) {
+            0 => TrialPermission::NotBefore(now.saturating_add(Duration::from_secs(5))),
+            _ => TrialPermission::Now,
+        }
+    }
+}
+
+#[test]
+fn a_permission_that_arrives_while_a_hold_is_set_ends_the_hold() {
+    let clock = Arc::new(Clock::fixed(NOW));
+    let selector = Arc::new(Selector::builder().clock(clock).build().unwrap());
+    assert!(selector.set_pause_coordinator(Arc::new(LatePermission::default())));
+    learn(&selector, "https://example.org/a", "direct_access", NOW, 1, None);
+    selector.set_host_pause("example.org", Some(NOW));
+    let mut visit = Visit::new(Arc::clone(&selector), url("https://example.org/b")).unwrap();
+    assert!(matches!(visit.next(), Step::Fetch(_)));
+    // The trial holds others.
+    assert!(selector.host_pause("example.org").is_some_and(|until| until > NOW.saturating_add(Duration::from_secs(5))));
 }
