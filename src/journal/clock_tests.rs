@@ -122,7 +122,7 @@ fn steps() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..Default::default() })]
 
     /// Under any clocks, from 1970 to 9999 and with jumps in both directions, a log can always be read and counts every
     /// attempt.

@@ -426,7 +426,7 @@ fn happened() -> impl proptest::strategy::Strategy<Value = Happened> {
 }
 
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig { cases: 24, ..Default::default() })]
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 12, ..Default::default() })]
 
     /// Ban rates are the same live, after a replay, and through snapshots and compactions. They equal those computed
     /// from all attempts.

@@ -484,7 +484,7 @@ fn compaction_alongside_a_writer_at_full_speed_loses_nothing() {
     let count = match std::env::var("FETCHWISE_FAULTS").as_deref() {
         Ok("full") => 2_000_000,
         Ok("ci") => 200_000,
-        _ => 60_000,
+        _ => 30_000,
     };
     let dir = tempfile::tempdir().unwrap();
     let options = JournalOptions::default().segment_bytes(1 << 20).durability(Durability::Os);

@@ -120,12 +120,14 @@ fn dropped_to_make_room(event: &MaintenanceEvent) -> u64 {
 fn the_log_stays_within_its_disk_limit_and_loses_no_evidence() {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
+    // Little, so that attempts are soon dropped.
+    let max_disk = MAX_DISK / 2;
     let mut options = options();
-    options.max_disk_bytes = Some(MAX_DISK);
+    options.max_disk_bytes = Some(max_disk);
     let (background, events) = start(dir.path(), options);
     let mirror = selector();
     let (mut written, mut most, begun) = (0, 0, Instant::now());
-    while written < 30_000 {
+    while written < 16_000 {
         for n in written..written + 50 {
             let attempt = attempt(n);
             journal.append_attempt(&attempt).unwrap();
@@ -138,7 +140,7 @@ fn the_log_stays_within_its_disk_limit_and_loses_no_evidence() {
         loop {
             let taken = DiskUsage::measure(dir.path()).unwrap().total;
             most = most.max(taken);
-            if taken < MAX_DISK - 2 * SEGMENT || begun.elapsed() > PATIENCE {
+            if taken < max_disk - 2 * SEGMENT || begun.elapsed() > PATIENCE {
                 break;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -153,7 +155,7 @@ fn the_log_stays_within_its_disk_limit_and_loses_no_evidence() {
             runs.push(event);
         }
         let room = DiskUsage::measure(dir.path()).unwrap();
-        let has_room = room.total + 3 * SEGMENT + room.snapshot <= MAX_DISK;
+        let has_room = room.total + 3 * SEGMENT + room.snapshot <= max_disk;
         if has_room && raw(dir.path()).len() as u64 == written - dropped || begun.elapsed() > PATIENCE {
             break;
         }
@@ -161,7 +163,7 @@ fn the_log_stays_within_its_disk_limit_and_loses_no_evidence() {
     }
     background.stop();
     journal.close().unwrap();
-    assert!(most <= MAX_DISK, "{most} in {:?}: {runs:#?}", begun.elapsed());
+    assert!(most <= max_disk, "{most} in {:?}: {runs:#?}", begun.elapsed());
     // The latest attempts are left, without a gap.
     let times = raw(dir.path());
     assert_eq!(times.len() as u64, written - dropped);
@@ -179,21 +181,22 @@ fn it_compacts_once_enough_of_the_log_has_expired() {
     let journal = open(dir.path());
     let mirror = selector();
     let old = |n: u64| Timestamp::from_millis(NOW.as_millis() - 100 * 86_400_000 + i64::try_from(n).unwrap());
-    let expired: Vec<_> = (0..3000).map(|n| attempt_at(n, old(n))).collect();
-    let kept: Vec<_> = (3000..4000).map(attempt).chain([attempt_at(4000, *NOW)]).collect();
-    for attempts in [expired, kept] {
-        for attempt in attempts {
-            journal.append_attempt(&attempt).unwrap();
-            mirror.observe(&attempt);
+    let expired = (0..3000).map(|n| attempt_at(n, old(n)));
+    let kept = (3000..4000).map(attempt).chain([attempt_at(4000, *NOW)]);
+    for (n, attempt) in expired.chain(kept).enumerate() {
+        journal.append_attempt(&attempt).unwrap();
+        mirror.observe(&attempt);
+        // The writer packs none of so few at once: the share of bytes is that of attempts on any machine.
+        if n % 16 == 0 {
+            journal.flush().wait().unwrap();
         }
-        // A block with attempts of both kinds would be kept whole.
-        journal.flush().wait().unwrap();
     }
+    journal.flush().wait().unwrap();
     let share = expired_share(dir.path(), *NOW, 90 * DAY).unwrap();
-    assert!((0.3..0.9).contains(&share), "{share}");
+    assert!((0.6..0.9).contains(&share), "{share}");
     let run = |at: Option<f64>| {
         let mut options = options();
-        options.compact_threshold = at;
+        (options.compact_threshold, options.pack_bytes) = (at, None);
         let (background, events) = start(dir.path(), options);
         background.check_now();
         let event =
@@ -257,7 +260,7 @@ fn a_stop_in_the_middle_of_a_compaction_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
     let mirror = selector();
-    for n in 0..20_000 {
+    for n in 0..8_000 {
         journal.append_attempt(&attempt(n)).unwrap();
         mirror.observe(&attempt(n));
     }
@@ -268,7 +271,7 @@ fn a_stop_in_the_middle_of_a_compaction_changes_nothing() {
         let (background, _) = start(dir.path(), options);
         std::thread::sleep(Duration::from_millis(wait));
         background.stop();
-        assert_eq!(assert_same(&mirror, &loaded(dir.path())), 20_000);
+        assert_eq!(assert_same(&mirror, &loaded(dir.path())), 8_000);
     }
     journal.close().unwrap();
     assert!(maintenance::verify(dir.path(), &mut |_, _| {}).unwrap().is_sound());

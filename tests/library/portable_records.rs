@@ -202,7 +202,7 @@ fn attempts() -> impl Strategy<Value = Attempt> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Any attempt, recorded, exported and imported, is accepted and equal. Recording it again after the import changes
     /// nothing.

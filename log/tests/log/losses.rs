@@ -358,7 +358,9 @@ fn a_deleted_lock_file_is_created_again() {
     assert!(append(&log, 1));
     log.flush().wait().unwrap();
     std::fs::remove_file(dir.join("LOCK")).unwrap();
-    wait_for("the lock is taken again", NOTICED, || dir.join("LOCK").exists());
+    // The holder writes its text once it has the lock. An empty file is created and not yet locked.
+    let has_holder = || std::fs::read(dir.join("LOCK")).is_ok_and(|text| !text.is_empty());
+    wait_for("the lock is taken again", NOTICED, has_holder);
     assert!(matches!(Log::open(&dir, options(Durability::Os)), Err(Error::Locked { .. })));
     assert!(append(&log, 2));
     log.close().unwrap();

@@ -226,7 +226,7 @@ fn every_link_of_a_queue_has_one_result_although_nodes_fail() {
 }
 
 #[test]
-#[ignore = "takes an hour: run it alone"]
+#[ignore = "takes minutes: make fleet-queue"]
 fn every_link_of_a_large_queue_has_one_result_although_nodes_fail() {
     killed_and_cut_off(100_000, 200.0);
 }

@@ -10,6 +10,7 @@ use fetchwise::time::Clock;
 use fetchwise_fleet::NodeId;
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Cells, Table};
+use fetchwise_testsite::poll::until;
 
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -148,7 +149,9 @@ async fn a_liar_is_excluded_and_included_again() {
     let operator = broker.node(fetchwise_fleet::NodeId::random());
     operator.put(Table::Excluded, &liar.to_string(), "it lies".into()).await.unwrap();
     record(&nodes, &mut rng, 100);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    until("the liar knows", || nodes[2].up().fleet.status().excluded).await;
+    let excludes = |node: &Node| node.up().fleet.status().peers.iter().any(|peer| peer.excluded);
+    until("the others know", || nodes[..2].iter().all(excludes)).await;
     settle(&nodes[..2], WITHIN).await;
     let honest: Vec<&Path> = nodes[..2].iter().map(|node| node.dir.as_path()).collect();
     let expected = naive(&honest, &clock, |_, _| true);
@@ -173,7 +176,7 @@ async fn a_liar_is_excluded_and_included_again() {
     settle(&nodes[..2], WITHIN).await;
     assert_same("without the liar, after a restart", &nodes[0].evidence(), &expected);
     operator.delete(Table::Excluded, &liar.to_string(), None).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    until("it is back", || !nodes[2].up().fleet.status().excluded && !nodes[..2].iter().any(excludes)).await;
     settle(&nodes, WITHIN).await;
     assert!(nodes.iter().all(|node| !node.up().fleet.status().excluded));
     expect_all(&nodes, &clock);
@@ -335,14 +338,13 @@ async fn a_node_with_future_times_is_set_aside_until_readmitted() {
     use fetchwise_fleet::model::codec::Builder;
     use fetchwise_fleet::transport::Transport;
     let dir = tempfile::tempdir().unwrap();
-    let (broker, _, mut nodes) = fleet_of(2, dir.path());
+    let (broker, clock, mut nodes) = fleet_of(2, dir.path());
     let mut rng = TestRng(9);
     for node in &mut nodes {
         node.start(options()).await.unwrap();
     }
     record(&nodes, &mut rng, 200);
     settle(&nodes, WITHIN).await;
-    let before = nodes[0].evidence();
     // It claims so itself, and its claim is not accepted.
     let liar = fetchwise_fleet::NodeId::random();
     let hands = broker.node(liar);
@@ -368,19 +370,21 @@ async fn a_node_with_future_times_is_set_aside_until_readmitted() {
     hands.publish(liar, "1", publish(1, 10 * 365 * 86_400_000)).await.unwrap();
     hands.publish(liar, "2", publish(2, 0)).await.unwrap();
     hands.publish(liar, "3", bytes::Bytes::from_static(b"nonsense")).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    for node in &nodes {
-        assert_same("unharmed", &node.evidence(), &before);
-        let status = node.up().fleet.status();
-        let peer = status.peers.iter().find(|peer| peer.node == liar.to_string()).unwrap();
-        assert!(peer.set_aside_reason.is_some(), "{peer:?}");
-    }
+    let is_set_aside = |node: &Node| {
+        let peers = node.up().fleet.status().peers;
+        peers.iter().any(|peer| peer.node == liar.to_string() && peer.set_aside_reason.is_some())
+    };
+    until("it is set aside", || nodes.iter().all(is_set_aside)).await;
+    // Who has read a later message has read all of the liar's.
+    record(&nodes, &mut rng, 20);
+    settle(&nodes, WITHIN).await;
+    expect_all(&nodes, &clock);
+    assert!(nodes.iter().all(is_set_aside));
+    let rejected = |node: &Node| node.up().fleet.status().counts.rejected;
+    let before = rejected(&nodes[0]);
     nodes[0].up().fleet.readmit(liar).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(
-        nodes[0].up().fleet.status().peers.iter().any(|peer| peer.set_aside_reason.is_some()),
-        "it is set aside again"
-    );
+    until("its messages are rejected again", || rejected(&nodes[0]) > before).await;
+    until("it is set aside again", || is_set_aside(&nodes[0])).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,7 +2,7 @@
 //! continues.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -43,23 +43,24 @@ fn number(body: &Bytes) -> u32 {
 async fn nothing_acknowledged_is_missed(mut servers: Servers, mut faults: impl FnMut(&mut Servers, u32)) {
     let (writer, reader) = (connect(&servers).await, Arc::new(connect(&servers).await));
     let begin = reader.bounds().await.unwrap();
-    let (node_id, is_over) = (NodeId::random(), Arc::new(AtomicBool::new(false)));
+    let (node_id, last) = (NodeId::random(), Arc::new(AtomicU64::new(u64::MAX)));
     let reading = tokio::spawn({
-        let (reader, is_over) = (Arc::clone(&reader), Arc::clone(&is_over));
+        let (reader, last) = (Arc::clone(&reader), Arc::clone(&last));
         async move {
             let mut read = reader.read(Position { incarnation: begin.incarnation, seq: 1 });
             let (mut seen, mut places) = (Vec::new(), Vec::new());
-            loop {
+            // To the last message of the stream, however long the reader takes to notice that its consumer is gone.
+            while places.last().is_none_or(|place| *place < last.load(Ordering::SeqCst)) {
                 match timeout(Duration::from_secs(1), read.next()).await {
                     Ok(Some(Ok(Delivery::Message { position, body, .. }))) => {
                         seen.push(number(&body));
                         places.push(position.seq);
                     }
                     Ok(other) => panic!("{other:?}"),
-                    Err(_) if is_over.load(Ordering::SeqCst) => return (seen, places),
                     Err(_) => {}
                 }
             }
+            (seen, places)
         }
     });
     let all = 60;
@@ -80,10 +81,8 @@ async fn nothing_acknowledged_is_missed(mut servers: Servers, mut faults: impl F
     });
     let end = end.await.unwrap();
     assert_eq!(end.incarnation, begin.incarnation);
-    // The reader needs that long to notice that its consumer is gone.
-    sleep(Duration::from_secs(6)).await;
-    is_over.store(true, Ordering::SeqCst);
-    let (seen, places) = timeout(LONG, reading).await.unwrap().unwrap();
+    last.store(end.last, Ordering::SeqCst);
+    let (seen, places) = timeout(LONG, reading).await.expect("the stream is read to its end").unwrap();
     assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "positions increase: {places:?}");
     let missing: Vec<u32> = (0..all).filter(|n| !seen.contains(n)).collect();
     assert_eq!(missing, [0; 0], "of {all}");

@@ -59,7 +59,7 @@ fn row_02_nodes_are_killed() {
     if !servers::is_available() {
         return;
     }
-    let kills = times(4, 40, 500);
+    let kills = times(4, 20, 500);
     let (mut rng, mut left) = (TestRng(2), kills);
     while left > 0 {
         let now = left.min(20);
@@ -81,7 +81,7 @@ fn row_04_brokers_are_killed() {
     if !servers::is_available() {
         return;
     }
-    for round in 0..times(1, 3, 50) {
+    for round in 0..times(1, 2, 50) {
         exact_after(3, 12, |servers, _| {
             for broker in 0..3 {
                 wait(800 + 37 * round as u64 % 500);
@@ -105,7 +105,7 @@ fn row_05_brokers_and_nodes_are_stopped() {
     if !servers::is_available() {
         return;
     }
-    for round in 0..times(1, 4, 33) {
+    for round in 0..times(1, 2, 33) {
         exact_after(3, 10, |servers, nodes| {
             wait(500);
             let broker = round % 3;
@@ -130,7 +130,7 @@ fn row_06_stores_are_wiped() {
     if !servers::is_available() {
         return;
     }
-    for round in 0..times(1, 3, 30) {
+    for round in 0..times(1, 2, 30) {
         exact_after(3, 8, |servers, nodes| {
             wait(3000);
             if round % 2 == 0 {
@@ -154,7 +154,7 @@ fn row_09_the_stream_ages_out_under_a_reader_that_stands() {
         return;
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    for _ in 0..times(1, 4, 20) {
+    for _ in 0..times(1, 2, 20) {
         exact_after(3, 6, |servers, nodes| {
             nodes.all[1].signal("-STOP");
             wait(3000);
@@ -176,7 +176,7 @@ fn row_10_nodes_are_cut_off() {
     if !servers::is_available() {
         return;
     }
-    for round in 0..times(1, 4, 30) {
+    for round in 0..times(1, 2, 30) {
         let mut servers = Servers::start(3);
         let proxies: Vec<Proxy> = (0..3).map(|_| Proxy::start(servers.ports())).collect();
         let mut nodes = Nodes::new(3, &servers.urls());

@@ -51,7 +51,7 @@ fn row_03_a_node_is_killed_inside_its_steps() {
     nodes.start_all(1_000_000, 60);
     nodes.begun();
     let mut lives = 0;
-    for _ in 0..times(1, 4, 40) {
+    for _ in 0..times(1, 2, 40) {
         // Each failpoint after every other one: the next process begins with what was left half done.
         for last in (1..order.len()).rev() {
             order.swap(last, rng.below(last as u64 + 1) as usize);
@@ -86,7 +86,7 @@ fn row_07_a_brokers_disk_loses_and_changes_what_it_had() {
         return;
     }
     let mut rng = TestRng(7);
-    for round in 0..times(1, 6, 100) {
+    for round in 0..times(1, 3, 100) {
         exact_after(3, 8, |servers, nodes| {
             wait(2500);
             // One broker alone, or all at once: then only the nodes' logs have a whole copy.
@@ -115,7 +115,7 @@ fn row_11_a_nodes_disk_is_full() {
     if !servers::is_available() {
         return;
     }
-    for round in 0..times(1, 4, 20) {
+    for round in 0..times(1, 2, 20) {
         let mut servers = Servers::start(3);
         let mut nodes = Nodes::new(3, &servers.urls());
         // All of its directory, or its peer store only.
@@ -245,7 +245,7 @@ fn row_13_other_releases_are_in_the_pool() {
         return;
     }
     let runtime = Runtime::new().unwrap();
-    for round in 0..times(1, 4, 10) {
+    for round in 0..times(1, 2, 10) {
         let mut servers = Servers::start(3);
         let mut nodes = Nodes::new(3, &servers.urls());
         // One node, or two of three, send more than the others understand.
@@ -279,7 +279,7 @@ fn row_15_a_domain_is_forgotten_while_nodes_are_cut_off() {
     }
     let runtime = Runtime::new().unwrap();
     let domain = "shop.site0.example";
-    for round in 0..times(1, 4, 100) {
+    for round in 0..times(1, 2, 100) {
         let mut servers = Servers::start(3);
         let proxy = Proxy::start(servers.ports());
         let mut nodes = Nodes::new(3, &servers.urls());
@@ -330,7 +330,7 @@ fn row_16_a_liar_is_excluded_and_included_again() {
         return;
     }
     let runtime = Runtime::new().unwrap();
-    for round in 0..times(1, 4, 20) {
+    for round in 0..times(1, 2, 20) {
         let mut servers = Servers::start(3);
         let mut nodes = Nodes::new(3, &servers.urls());
         for node in &mut nodes.all {

@@ -258,7 +258,7 @@ async fn row_17_a_broker_that_is_killed_when_pauses_end_makes_no_second_trial() 
     if !servers::is_available() {
         return;
     }
-    for round in 0..times(1, 6, 60) {
+    for round in 0..times(1, 3, 60) {
         one_trial_each(Servers::start(3), times(40, 200, 200), &[round % 3]).await;
     }
 }
