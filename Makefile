@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
-# What `install` installs: a program that is built already, or nothing, and it builds one.
+# What `install` installs and `limiters` measures: a program that is built already, or nothing, and they build one.
 PROGRAM ?=
 FUZZ_SECONDS ?= 60
 # The test binaries that need programs from outside.
@@ -16,10 +16,12 @@ export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 SKIPPED_LIST = $(abspath $(or $(CARGO_TARGET_DIR),target))/skipped-tests.txt
 # Arguments of the report: --quick, --full, --only SUBJECT, --out DIR.
 BENCH_REPORT ?=
+# Arguments of `limiters`: --quick, --seconds N, --seed N.
+LIMITERS ?=
 SHELL_PAGES := crates/testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-system check book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo fleet-testbed bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures terminal-pictures crawl chromium nginx nats-server prometheus yt-dlp limits warc-tools peers python node examples install release ci
+.PHONY: help test test-system check book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo fleet-testbed bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures terminal-pictures crawl chromium nginx nats-server prometheus yt-dlp limits limiters fleet-queue warc-tools peers python node examples install release ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -57,6 +59,13 @@ prometheus: ## Make sure that there is a Prometheus
 
 limits: nginx ## Crawl servers that limit, for some ten minutes, and print what they refused
 	$(CARGO) test --locked --workspace --all-features --test system -- --ignored limits:: --nocapture --test-threads 4
+
+fleet-queue: nats-server ## Fetch a queue of 100,000 links with three nodes, of which one is killed and one cut off, and check that each link has one result (some two minutes)
+	FETCHWISE_SYSTEM_TESTS=1 $(CARGO) test --locked --workspace --all-features --test system -- --ignored a_large_queue --nocapture
+
+limiters: ## Crawl twelve hosts with limiters, twice and on a busy machine, and write docs/reports/limiters.md (a quarter of an hour; wants an idle machine)
+	$(if $(PROGRAM),,$(CARGO) build --locked --profile dist -p fetchwise-cli --features full)
+	@python3 benches/limiters.py --fetchwise $(or $(PROGRAM),$(or $(CARGO_TARGET_DIR),target)/dist/fetchwise) --write docs/reports/limiters.md $(LIMITERS)
 
 python: ## Build the Python package and test it as it is installed (some ten minutes)
 	@.ci/python
