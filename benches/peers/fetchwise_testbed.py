@@ -1,8 +1,9 @@
-"""fetchwise on the testbed: the program, set up as in its README. Submits its pages."""
+"""fetchwise on the testbed: the program, set up as in its README, with the arguments of this script. Submits its pages."""
 
 import json
 import os
 import subprocess
+import sys
 import tempfile
 
 from hand_in import Pages, links
@@ -13,7 +14,7 @@ with tempfile.TemporaryDirectory() as place:
     with open(listed, "w") as file:
         file.write("\n".join(links()))
     command = [os.environ["FETCHWISE"], "--data-dir", os.path.join(place, "data"), "fetch", "--json"]
-    command += ["--input", listed, "--out", os.path.join(place, "pages"), "--allow-network", "127.0.0.0/8"]
+    command += ["--input", listed, "--out", os.path.join(place, "pages"), "--allow-network", "127.0.0.0/8", *sys.argv[1:]]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=place, check=False)
     for line in done.stdout.splitlines():
         result = json.loads(line)

@@ -37,6 +37,7 @@ def peers(args: argparse.Namespace) -> dict[str, tuple[list[str], str | None]]:
     spider = None if args.spider and os.path.exists(args.spider) else "cargo build --release --manifest-path benches/peers/spider/Cargo.toml"
     return {
         "fetchwise": ([sys.executable, "fetchwise_testbed.py"], None),
+        "fetchwise, --wait 0": ([sys.executable, "fetchwise_testbed.py", "--wait", "0"], None),
         "Scrapy": python("scrapy", "scrapy_testbed.py"),
         "Scrapy, every page by scrapy-playwright": python("scrapy_playwright", "scrapy_testbed.py", "playwright"),
         "Crawlee for Python, adaptive": python("crawlee", "crawlee_testbed.py"),
