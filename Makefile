@@ -9,6 +9,8 @@ FUZZ_SECONDS ?= 60
 SYSTEM_TESTS := --test browser --test nats --test system
 # The tests of other binaries that need Chromium, Python or yt-dlp, by words in their names. `make test` runs them too, where it can.
 SYSTEM_TESTS_ELSEWHERE := --test fetchers --test hostile --test program -- browser python yt_dlp:: page:: signals::
+# Further arguments of `cargo test` for `test` and `test-system`, such as --no-fail-fast or --test program.
+TEST_FLAGS ?=
 # The packages that `make test-system` builds and tests as they are installed.
 BINDINGS ?= python node
 # Many tests wait for servers and pauses more than they compute.
@@ -28,12 +30,12 @@ help: ## List the targets
 
 test: ## Run the tests that need nothing but Rust (and those with Chromium or Python, where these are installed)
 	@mkdir -p $(dir $(SKIPPED_LIST)) && rm -f $(SKIPPED_LIST)
-	FETCHWISE_SKIPPED_LIST=$(SKIPPED_LIST) $(CARGO) test --locked --workspace --all-features
+	FETCHWISE_SKIPPED_LIST=$(SKIPPED_LIST) $(CARGO) test --locked --workspace --all-features $(TEST_FLAGS)
 	@if [ -f $(SKIPPED_LIST) ]; then echo; sort $(SKIPPED_LIST) | uniq -c | sed 's/^ *\([0-9]*\) \(.*\)/SKIPPED: \2: \1/'; fi
 
 test-system: chromium nats-server nginx prometheus yt-dlp warc-tools ## Install Chromium, NATS, nginx, Prometheus, yt-dlp, warcio and pywb where missing, and run the tests that need them, or the Python or Node package
-	FETCHWISE_SYSTEM_TESTS=1 $(CARGO) test --locked --workspace --all-features $(SYSTEM_TESTS)
-	$(if $(SYSTEM_TESTS_ELSEWHERE),FETCHWISE_SYSTEM_TESTS=1 $(CARGO) test --locked --workspace --all-features $(SYSTEM_TESTS_ELSEWHERE))
+	FETCHWISE_SYSTEM_TESTS=1 $(CARGO) test --locked --workspace --all-features $(TEST_FLAGS) $(SYSTEM_TESTS)
+	$(if $(SYSTEM_TESTS_ELSEWHERE),FETCHWISE_SYSTEM_TESTS=1 $(CARGO) test --locked --workspace --all-features $(TEST_FLAGS) $(SYSTEM_TESTS_ELSEWHERE))
 	$(if $(BINDINGS),$(MAKE) $(BINDINGS))
 
 check: ## Check format, lints and unit tests of the crates that changed on this branch (since main)
@@ -143,7 +145,7 @@ terminal-pictures: chromium ## Take the pictures of a crawl on a terminal again:
 crawl: chromium ## Crawl 2,000 URLs on ten sites of the testbed and write docs/reports/crawl.md (half an hour, most of it waiting; wants an idle machine)
 	@.ci/crawl --write docs/reports/crawl.md
 
-peers: chromium ## Crawl the testbed with other crawlers, too, and write docs/reports/peers.md (a quarter of an hour; wants an idle machine)
+peers: chromium ## Crawl the testbed with other crawlers, too, and write docs/reports/peers.md (up to an hour; wants an idle machine)
 	.ci/peers
 
 install: ## Install the program with every feature, its manual pages and completions below PREFIX (/usr/local)
