@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 
 import scrapy
 from scrapy.crawler import CrawlerProcess
@@ -35,6 +36,18 @@ if WITH_BROWSER:
         "TWISTED_REACTOR": "twisted.internet.asyncioreactor.AsyncioSelectorReactor",
         "PLAYWRIGHT_LAUNCH_OPTIONS": {"executable_path": os.environ["CHROMIUM"], "args": ["--no-sandbox"]},
     }
+
+
+def time_is_up() -> None:
+    """Ends a crawl that waits for pages of the browser which never come. The pages so far count."""
+    TestbedSpider.pages.close()
+    os._exit(0)
+
+
+late = threading.Timer(int(os.environ["SECONDS"]), time_is_up)
+late.daemon = True
+late.start()
 process = CrawlerProcess(settings)
 process.crawl(TestbedSpider)
 process.start()
+late.cancel()
