@@ -378,7 +378,11 @@ async fn pages_that_are_never_quiet_are_read_as_they_are() {
             ("/print", "<p>printing</p>"),
         ] {
             let started = Instant::now();
-            let response = get(&browser, &site.url(path), &seconds(40)).await;
+            let mut response = get(&browser, &site.url(path), &seconds(40)).await;
+            // On a machine that is too busy for a page's scripts the fetch ends as a local fault, and a crawler tries again.
+            while matches!(&response, Err(error) if error.local) && started.elapsed() < Duration::from_secs(20) {
+                response = get(&browser, &site.url(path), &seconds(40)).await;
+            }
             let took = started.elapsed();
             let response = response.unwrap_or_else(|e| panic!("{path} after {took:?}: {e}"));
             println!("{path}: {took:?}");
