@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
@@ -389,15 +389,25 @@ fn compact(dir: &Path, now: Timestamp) -> Result<maintenance::CompactReport, Jou
     maintenance::compact(dir, &selector(), &CompactOptions::default(), now, &mut |_, _| {})
 }
 
+fn compacted_at(dir: &Path) -> Option<SystemTime> {
+    fetchwise_log::Reader::open(dir).unwrap().compacted_at()
+}
+
 #[test]
 fn an_idle_log_is_compacted_without_trust_clock() {
     for days in [3, 100, 390] {
         let dir = idle(days);
         let before = loaded(dir.path());
+        assert_eq!(compacted_at(dir.path()), None, "{days} days");
+        let started = SystemTime::now() - Duration::from_secs(1);
         let done = compact(dir.path(), Timestamp::now()).unwrap();
         assert_eq!(done.attempts, (2000, if days > 90 { 0 } else { 2000 }), "{days} days");
         assert!((done.weight.0 - done.weight.1).abs() <= 1e-9 * done.weight.0, "{done:?}");
         assert_same(&before, &loaded(dir.path()));
+        if days > 90 {
+            // No segment is left to tell when it was. The server's figures showed no compaction at all then.
+            assert!(compacted_at(dir.path()).is_some_and(|at| at > started), "{days} days");
+        }
         // And again on the next day.
         compact(dir.path(), Timestamp::now()).unwrap();
     }

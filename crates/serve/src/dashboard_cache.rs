@@ -141,24 +141,15 @@ impl DashboardCache {
 
 fn read_log_files(dir: &Path) -> Option<LogFiles> {
     let reader = Reader::open(dir).ok()?;
-    let mut files = LogFiles::default();
-    let mut newest = None;
+    let mut files = LogFiles { compacted_at: reader.compacted_at().and_then(timestamp), ..LogFiles::default() };
     for segment in reader.segments() {
         files.segments += 1;
         files.bytes += segment.bytes;
-        if segment.rewritten {
-            newest = newest.max(modified(&dir.join(segment.file)));
-        }
     }
-    if newest.is_none() && reader.floor_seq() > 0 {
-        // All compacted segments are gone, and the snapshot has their evidence.
-        newest = modified(&dir.join("SNAPSHOT"));
-    }
-    files.compacted_at = newest;
     Some(files)
 }
 
-fn modified(path: &Path) -> Option<Timestamp> {
-    let since = path.metadata().ok()?.modified().ok()?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+fn timestamp(time: SystemTime) -> Option<Timestamp> {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     i64::try_from(since.as_millis()).ok().map(Timestamp::from_millis)
 }

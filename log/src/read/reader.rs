@@ -10,7 +10,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use crate::directory::manifest::SNAPSHOT;
 use crate::error::{Damage, Error, TornTail};
 use crate::format::{AlignedBuf, BlockFormat, RECORD_HEADER_LEN, RecordRef, TIME_UNKNOWN};
 use crate::fs::{Fs, RealFs};
@@ -151,6 +153,15 @@ impl Reader {
     /// Returns the floor: records up to here may be gone from the segments, because snapshots cover them.
     pub fn floor_seq(&self) -> u64 {
         self.catalog.floor_seq()
+    }
+
+    /// Returns the time of the last compaction, from the files' times: none before the first one. Once no compacted segment is left, it
+    /// is the time of the snapshot that has their evidence, which may be newer. One system call for each compacted segment.
+    pub fn compacted_at(&self) -> Option<SystemTime> {
+        let changed = |file: &str| self.dir.join(file).metadata().ok()?.modified().ok();
+        let newest =
+            self.segments().filter(|segment| segment.rewritten).filter_map(|segment| changed(&segment.file)).max();
+        newest.or_else(|| if self.floor_seq() > 0 { changed(SNAPSHOT) } else { None })
     }
 
     /// Calls `f` with every record, in order.

@@ -98,7 +98,7 @@ families! {
     LOG_SNAPSHOT_BYTES = "fetchwise_log_snapshot_bytes", Gauge, [], "Size of all snapshots on disk";
     LOG_SNAPSHOT = "fetchwise_log_last_snapshot_timestamp_seconds", Gauge, [], "Time of the newest snapshot";
     LOG_COMPACTED = "fetchwise_log_last_compaction_timestamp_seconds", Gauge, [],
-        "Time at which a compaction last rewrote a segment";
+        "Time of the last compaction, or of the newest snapshot once no compacted segment is left";
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fetchwise_log::{Health, Reader};
 
@@ -22,7 +22,7 @@ struct Files {
     snapshot_bytes: u64,
     /// Time since 1970.
     snapshot_at: Option<Duration>,
-    rewritten_at: Option<Duration>,
+    compacted_at: Option<Duration>,
 }
 
 impl Files {
@@ -30,13 +30,13 @@ impl Files {
     /// reports what is wrong with it.
     fn look(dir: &Path) -> Self {
         let mut files = Self::default();
-        let changed = |file: &Path| fs::metadata(file).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok();
+        let since_1970 = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
         let reader = Reader::open(dir).ok();
+        files.compacted_at = reader.as_ref().and_then(Reader::compacted_at).and_then(since_1970);
         for segment in reader.iter().flat_map(Reader::segments) {
             files.segment_bytes += segment.bytes;
             if segment.rewritten {
                 files.rewritten += 1;
-                files.rewritten_at = files.rewritten_at.max(changed(&dir.join(&segment.file)));
             } else {
                 files.written += 1;
             }
@@ -44,8 +44,9 @@ impl Files {
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             let name = entry.file_name();
             if name.to_str().is_some_and(|name| name.starts_with("snap-")) {
-                files.snapshot_bytes += entry.metadata().map_or(0, |meta| meta.len());
-                files.snapshot_at = files.snapshot_at.max(changed(&entry.path()));
+                let Ok(meta) = entry.metadata() else { continue };
+                files.snapshot_bytes += meta.len();
+                files.snapshot_at = files.snapshot_at.max(meta.modified().ok().and_then(since_1970));
             }
         }
         files
@@ -77,7 +78,7 @@ pub(super) fn encode(encoder: &mut FamilyEncoder<'_>, journal: &Journal) -> fmt:
     if let Some(at) = files.snapshot_at {
         encoder.one(&families::LOG_SNAPSHOT, at.as_secs_f64())?;
     }
-    if let Some(at) = files.rewritten_at {
+    if let Some(at) = files.compacted_at {
         encoder.one(&families::LOG_COMPACTED, at.as_secs_f64())?;
     }
     Ok(())
