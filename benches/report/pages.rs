@@ -52,8 +52,8 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let (mut rows, mut latencies, mut slowest) = (Vec::new(), Vec::new(), None::<(&str, f64)>);
     for (name, mut pages) in sets().into_iter().chain(made()) {
         eprintln!("  {name}");
-        pages.truncate(MAX_PAGES);
-        pages.iter_mut().for_each(|page| page.truncate(1 << 20));
+        pages.truncate(scale.pick(4, MAX_PAGES));
+        pages.iter_mut().for_each(|page| page.truncate(scale.pick(1 << 16, 1 << 20)));
         let runs: Runs<'_> = [
             Box::new(verdict),
             Box::new(|page| searched(with_lol_html, page)),
