@@ -14,7 +14,7 @@ TEST_FLAGS ?=
 # The packages that `make test-system` builds and tests as they are installed.
 BINDINGS ?= python node
 # Many tests wait for servers and pauses more than they compute.
-export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+export RUST_TEST_THREADS ?= $(shell echo $$((4 + 2 * $$(getconf _NPROCESSORS_ONLN))))
 SKIPPED_LIST = $(abspath $(or $(CARGO_TARGET_DIR),target))/skipped-tests.txt
 # Arguments of the report: --quick, --full, --only SUBJECT, --out DIR.
 BENCH_REPORT ?=
