@@ -155,8 +155,9 @@ impl Reader {
         self.catalog.floor_seq()
     }
 
-    /// Returns the time of the last compaction, from the files' times: none before the first one. Once no compacted segment is left, it
-    /// is the time of the snapshot that has their evidence, which may be newer. One system call for each compacted segment.
+    /// Returns the time of the last compaction, or `None` before the first one. The newest compacted segment's file has
+    /// it. If no compacted segment is left, this is the time of the newest snapshot, which may be later. Costs one
+    /// system call for each compacted segment.
     pub fn compacted_at(&self) -> Option<SystemTime> {
         let changed = |file: &str| self.dir.join(file).metadata().ok()?.modified().ok();
         let newest =
