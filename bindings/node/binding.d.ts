@@ -215,7 +215,7 @@ export declare class Journal {
   flushSync(): void
   /**
    * Writes a snapshot of all evidence so far, so that the next start reads less. Resolves to the number of records
-   * that it covers.
+   * since the previous snapshot.
    */
   snapshot(): Promise<number>
   /** Drops old attempts from the log. Their evidence stays, in a snapshot. Works alongside the writer. */

@@ -70,7 +70,7 @@ fn is_put_off(error: &JournalError) -> bool {
 
 /// Takes a snapshot, which an implausible clock may put off.
 fn try_snapshot(dir: &Path, half_life_days: f64, clock: Timestamp, trust_clock: bool) -> bool {
-    let options = maintenance::SnapshotOptions { trust_clock };
+    let options = maintenance::SnapshotOptions { trust_clock, ..maintenance::SnapshotOptions::default() };
     match maintenance::snapshot_with(dir, &blank(half_life_days, clock), &options, clock, &mut |_, _| {}) {
         Ok(_) => true,
         Err(error) if is_put_off(&error) && !trust_clock => false,

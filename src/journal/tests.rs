@@ -546,6 +546,21 @@ fn daily_counts_missing_from_an_old_snapshot_are_rebuilt_from_the_log() {
 }
 
 #[test]
+fn a_snapshot_next_to_its_writer_covers_what_it_is_told_to_await() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    for n in 1..4 {
+        journal.append_attempt(&attempt(&format!("https://e.org/{n}"), "playwright", minutes(n))).unwrap();
+        // The files prove this later: with the next records, or once the writer has been idle.
+        journal.flush().wait().unwrap();
+        let mut options = maintenance::SnapshotOptions::default();
+        options.await_seq = journal.durable_seq();
+        let taken = maintenance::snapshot_with(dir.path(), &selector(), &options, minutes(4), &mut |_, _| {}).unwrap();
+        assert_eq!((taken.covers_seq, taken.records), (n, 1));
+    }
+}
+
+#[test]
 fn a_pause_ended_by_an_operator_stays_ended_after_restarts() {
     let dir = tempfile::tempdir().unwrap();
     let open = |now| {

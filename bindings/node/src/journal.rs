@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use fetchwise::journal::maintenance;
-use fetchwise::journal::maintenance::CompactOptions;
+use fetchwise::journal::maintenance::{CompactOptions, SnapshotOptions};
 use fetchwise::journal::{Acknowledgement, Health, Journal as Log, JournalOptions as Options, OpenCheck, UnknownName};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
@@ -237,13 +237,15 @@ impl Journal {
     }
 
     /// Writes a snapshot of all evidence so far, so that the next start reads less. Resolves to the number of records
-    /// that it covers.
+    /// since the previous snapshot.
     #[napi(catch_unwind, ts_return_type = "Promise<number>")]
     pub fn snapshot(&self) -> AsyncTask<Work<f64, f64>> {
         let shared = Arc::clone(&self.shared);
         let work = move || {
             shared.wait(Log::flush)?;
-            let taken = maintenance::snapshot(&shared.dir, &blank()?, Timestamp::now(), &mut |_, _| {})?;
+            let mut options = SnapshotOptions::default();
+            options.await_seq = shared.with(Log::durable_seq)?;
+            let taken = maintenance::snapshot_with(&shared.dir, &blank()?, &options, Timestamp::now(), &mut |_, _| {})?;
             Ok(taken.records as f64)
         };
         promise(work, |records| records)

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fetchwise::config::Config;
 use fetchwise::journal::maintenance;
-use fetchwise::journal::maintenance::CompactOptions;
+use fetchwise::journal::maintenance::{CompactOptions, SnapshotOptions};
 use fetchwise::journal::{Acknowledgement, Health, Journal as Log, JournalError, JournalOptions, OpenCheck};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
@@ -191,8 +191,11 @@ fn blank(config: Option<&Path>) -> Result<Selector, String> {
     builder.max_keys(None).build().map_err(|error| error.to_string())
 }
 
-fn snapshot(dir: &Path, config: Option<&Path>) -> Made {
-    let taken = blank(config).map(|selector| maintenance::snapshot(dir, &selector, Timestamp::now(), &mut |_, _| {}));
+fn snapshot(dir: &Path, config: Option<&Path>, flushed_seq: u64) -> Made {
+    let mut options = SnapshotOptions::default();
+    options.await_seq = flushed_seq;
+    let taken = blank(config)
+        .map(|selector| maintenance::snapshot_with(dir, &selector, &options, Timestamp::now(), &mut |_, _| {}));
     Box::new(move |py| {
         let taken = taken.map_err(errors::config)?.map_err(|error| errors::journal(py, &error))?;
         let figures = [
@@ -263,17 +266,18 @@ impl Journal {
     #[pyo3(signature = (*, config=None))]
     fn snapshot(&self, py: Python<'_>, config: Option<PathBuf>) -> PyResult<Py<PyAny>> {
         self.flush(py)?;
+        let flushed_seq = self.shared.with(Log::durable_seq)?;
         let dir = &self.shared.dir;
-        py.detach(|| snapshot(dir, config.as_deref()))(py)
+        py.detach(|| snapshot(dir, config.as_deref(), flushed_seq))(py)
     }
 
     /// Returns an awaitable `snapshot`, which runs in a separate thread.
     #[pyo3(signature = (*, config=None))]
     fn snapshot_async<'py>(&self, py: Python<'py>, config: Option<PathBuf>) -> PyResult<Bound<'py, PyAny>> {
-        let flushed = self.shared.with(Log::flush)?;
+        let (flushed, flushed_seq) = self.shared.with(|log| (log.flush(), log.next_seq().saturating_sub(1)))?;
         let dir = self.shared.dir.clone();
         asyncio_bridge::blocking(py, move || match flushed.wait() {
-            Ok(()) => snapshot(&dir, config.as_deref()),
+            Ok(()) => snapshot(&dir, config.as_deref(), flushed_seq),
             Err(error) => Box::new(move |_| Err(errors::wait(&error))),
         })
     }

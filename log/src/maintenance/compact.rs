@@ -20,7 +20,7 @@ use crate::error::{Damage, Error};
 use crate::format::{BlockFormat, Link, RecordRef, TIME_UNKNOWN, record_len};
 use crate::fs::{Fs, RealFs, SyncSite};
 use crate::maintenance::rewrite::{Builder, Identity};
-use crate::maintenance::snapshot::{publish_manifest, write_snapshot};
+use crate::maintenance::snapshot::{await_durable, publish_manifest, write_snapshot};
 use crate::maintenance::throttle::Throttle;
 use crate::read::catalog::Catalog;
 use crate::read::chain::ChainSegment;
@@ -142,14 +142,24 @@ impl Maintenance {
         }
     }
 
+    /// Waits until the files prove that the records up to `seq` are on disk. A live writer writes that proof with its
+    /// next records, or once it has been idle for a moment, so it comes later than the writer's own acknowledgement.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] when there is no proof after five seconds; [`Error::Corrupt`] for a damaged log; or what the
+    /// system says.
+    pub fn await_durable(&self, seq: u64) -> Result<(), Error> {
+        await_durable(&*self.fs, &self.dir, seq).map(drop)
+    }
+
     /// Writes a snapshot, reads it back, and makes it the current one; the one before it stays, older ones go. Returns
     /// the file and its length.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] when it covers less than the current one, or records that are not known to be on disk (a live
-    /// writer is given a second to write and mark them); [`Error::Corrupt`] for a damaged log; or what the
-    /// system says, in which case the current snapshot stays what it was.
+    /// [`Error::Invalid`] when it covers less than the current one; as [`await_durable`](Self::await_durable); or what
+    /// the system says, in which case the current snapshot stays what it was.
     pub fn write_snapshot(&self, meta: &SnapshotMeta, sections: &[Section<'_>]) -> Result<(PathBuf, u64), Error> {
         self.write_snapshot_checked(meta, sections, &|_| Ok(()))
     }

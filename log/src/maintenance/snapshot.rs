@@ -22,8 +22,9 @@ use crate::read::snapshot::{
     parse, read_checked, read_whole, section_hcrc,
 };
 
-/// The number of waits for a live writer to prove what is durable.
-const PATIENCE: u32 = 50;
+/// The number of waits for a live writer to prove what is durable: five seconds, for a slow disk.
+const PATIENCE: u32 = 250;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Writes a snapshot and makes it the current one. The caller holds `MAINT.LOCK`.
 pub(crate) fn write_snapshot(
@@ -72,7 +73,7 @@ pub(crate) fn write_snapshot(
 /// Waits until the files prove that the records up to `covers_seq` are durable. A writer writes that proof with its
 /// next frame, or with a marker once it is idle. Without the proof, a power cut could remove records that the snapshot
 /// covers, and other records would get their numbers.
-fn await_durable(fs: &dyn Fs, dir: &Path, covers_seq: u64) -> Result<Catalog, Error> {
+pub(crate) fn await_durable(fs: &dyn Fs, dir: &Path, covers_seq: u64) -> Result<Catalog, Error> {
     for _ in 0..PATIENCE {
         let catalog = Catalog::read(fs, dir)?;
         if !catalog.damage.is_empty() {
@@ -81,7 +82,7 @@ fn await_durable(fs: &dyn Fs, dir: &Path, covers_seq: u64) -> Result<Catalog, Er
         if catalog.proven_seq(fs)? >= covers_seq {
             return Ok(catalog);
         }
-        fs.pause(Duration::from_millis(20));
+        fs.pause(PAUSE);
     }
     Err(Error::Invalid(format!("records up to {covers_seq} are not known to be on disk; flush or close the log first")))
 }

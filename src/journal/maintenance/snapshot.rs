@@ -47,6 +47,9 @@ pub struct SnapshotReport {
 pub struct SnapshotOptions {
     /// Whether to trust a clock that contradicts the log's own times.
     pub trust_clock: bool,
+    /// The last record that the snapshot must cover, such as `Journal::durable_seq` after a flush. Waits up to five
+    /// seconds for a live writer to prove that it is on disk. With 0, the snapshot covers what is proven by now.
+    pub await_seq: u64,
 }
 
 /// Takes a snapshot of the journal in `dir`, so that the next start reads it and only the records after it. `selector`
@@ -82,7 +85,10 @@ pub fn snapshot_with(
     let present = clock_use.present(now, last);
     let known = start.contents.as_ref().filter(|contents| !contents.lacks_days).map(|contents| contents.meta());
     let mut fold = Fold::begin(start, selector, present);
-    // The next snapshot covers records that a live writer has not synced yet.
+    if options.await_seq > 0 {
+        maintenance.await_durable(options.await_seq)?;
+    }
+    // Without a number to wait for, the next snapshot covers records that a live writer has not synced yet.
     let upto = fetchwise_log::durable_seq(dir)?;
     fold.advance(dir, selector, upto, present, &mut |progress| on_progress(Phase::Folding, progress))?;
     let encoded = fold.encoded(selector, present);
