@@ -553,8 +553,7 @@ fn a_snapshot_next_to_its_writer_covers_what_it_is_told_to_await() {
         journal.append_attempt(&attempt(&format!("https://e.org/{n}"), "playwright", minutes(n))).unwrap();
         // The files prove this later: with the next records, or once the writer has been idle.
         journal.flush().wait().unwrap();
-        let mut options = maintenance::SnapshotOptions::default();
-        options.await_seq = journal.durable_seq();
+        let options = maintenance::SnapshotOptions { await_seq: journal.durable_seq(), ..Default::default() };
         let taken = maintenance::snapshot_with(dir.path(), &selector(), &options, minutes(4), &mut |_, _| {}).unwrap();
         assert_eq!((taken.covers_seq, taken.records), (n, 1));
     }
