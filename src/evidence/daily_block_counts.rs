@@ -362,8 +362,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
-
         #[test]
         fn kept_days_do_not_depend_on_the_order(
             events in prop::collection::vec((0..260u16, any::<bool>()), 1..300),

@@ -138,8 +138,6 @@ fn end() -> impl Strategy<Value = End> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-
     #[test]
     fn breakers_open_and_close_as_the_model_says(events in prop::collection::vec(event(), 1..60)) {
         check_breakers(&events)?;
@@ -292,7 +290,7 @@ const PATHS: [&str; 8] = [
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 8 * ProptestConfig::default().cases, ..ProptestConfig::default() })]
 
     /// Regression: files of a new host were `learned` by their suffix, and fell back to a short probe at their fifth
     /// success. The host's own five attempts took over then, at a confidence of one half.
@@ -451,7 +449,7 @@ fn check_kept_estimates(changes: &[Change]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
 
     #[test]
     fn kept_estimates_are_those_made_afresh(changes in prop::collection::vec(change(), 1..24)) {

@@ -210,8 +210,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
         #[test]
         fn a_host_has_one_leader_and_its_followers_learn_its_end(events in prop::collection::vec(event(), 1..60)) {
             let flights = SingleFlight::default();

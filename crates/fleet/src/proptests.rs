@@ -414,14 +414,13 @@ async fn play(steps: &[Step]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Returns the number of cases: from `PROPTEST_CASES`, else from the fault suite's size, as for its rows.
+/// Returns the number of cases: from the fault suite's size, as for its rows.
 fn cases() -> u32 {
-    let said = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    said.unwrap_or(match std::env::var("FETCHWISE_FLEET_FAULTS").as_deref() {
+    match std::env::var("FETCHWISE_FLEET_FAULTS").as_deref() {
         Ok("full") => 10_000,
         Ok("ci") => 200,
         _ => 24,
-    })
+    }
 }
 
 proptest! {

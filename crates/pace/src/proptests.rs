@@ -74,8 +74,6 @@ fn reaches(pace: &Pace, host: &str, now: &mut i64) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
     /// Holds are kept, parallel requests stay within the limit, a trial is alone, rates are finite, and once all
     /// requests have ended, every host admits requests again.
     #[test]

@@ -1165,7 +1165,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
         /// Equal in every byte, so in every field.
         #[test]
         fn any_attempts_come_back_exactly(odd in vec(odd_attempt(), 1..40), plain in 0u64..20) {

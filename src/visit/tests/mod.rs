@@ -554,8 +554,6 @@ fn check(events: &[VisitEvent]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
     #[test]
     fn any_interleaving_of_visits_of_one_host_keeps_the_invariants(events in prop::collection::vec(event(), 1..150)) {
         check(&events)?;

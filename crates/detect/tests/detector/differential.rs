@@ -128,7 +128,7 @@ fn piece() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4 * ProptestConfig::default().cases, ..ProptestConfig::default() })]
 
     #[test]
     fn the_streaming_and_the_naive_tokenizer_agree_on_structured_pages(pieces in prop::collection::vec(piece(), 0..60)) {

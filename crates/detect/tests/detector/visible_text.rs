@@ -211,7 +211,7 @@ fn node() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4 * ProptestConfig::default().cases, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn text_of_well_formed_pages_is_counted_exactly(nodes in prop::collection::vec(node(), 0..12)) {
