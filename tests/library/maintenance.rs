@@ -127,7 +127,7 @@ fn the_log_stays_within_its_disk_limit_and_loses_no_evidence() {
     let (background, events) = start(dir.path(), options);
     let mirror = selector();
     let (mut written, mut most, begun) = (0, 0, Instant::now());
-    while written < 16_000 {
+    while written < 10_000 {
         for n in written..written + 50 {
             let attempt = attempt(n);
             journal.append_attempt(&attempt).unwrap();

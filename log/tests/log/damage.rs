@@ -190,7 +190,7 @@ const ENDINGS: [Ending; 5] = [Ending::Closed, Ending::Marked, Ending::Killed, En
 #[test]
 fn every_truncation_is_repaired_or_refused() {
     let mut tally = Tally::default();
-    let stride = scaled(3, 1, 1) as usize;
+    let stride = scaled(7, 1, 1) as usize;
     for ending in ENDINGS {
         let victim = victim(ending, 11);
         for path in victim.files() {
@@ -209,7 +209,7 @@ fn every_truncation_is_repaired_or_refused() {
 #[test]
 fn every_bit_flip_is_repaired_or_refused() {
     let mut tally = Tally::default();
-    let stride = scaled(13, 1, 1) as usize;
+    let stride = scaled(29, 1, 1) as usize;
     for (i, ending) in ENDINGS.into_iter().enumerate() {
         for seed in 0..scaled(1, 2, 4) {
             let victim = victim(ending, 20 + seed);

@@ -25,7 +25,7 @@ fn as_json(reports: &[PolicyReport]) -> String {
 
 #[test]
 fn equal_seeds_give_equal_bytes_on_any_number_of_threads() {
-    let world = small_world(&[("urls", "400")]);
+    let world = small_world(&[("urls", "150")]);
     let once = run(&world, &NAMES, &[1, 2], 1);
     let again = run(&world, &NAMES, &[1, 2], 2);
     assert_eq!(as_json(&once), as_json(&again));

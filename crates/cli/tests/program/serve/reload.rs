@@ -141,7 +141,7 @@ fn reloads_under_load_drop_no_request() {
             .collect();
         // A failure below ends the clients as well.
         let _stop = StopOnDrop(&stop);
-        for turn in 0..12 {
+        for turn in 0..8 {
             let before = answered.load(Ordering::Relaxed);
             let (text, words) = match turn % 4 {
                 0 => ("mode = 'shadow'", ": mode shadow"),
