@@ -29,7 +29,7 @@ fn thirty_pages_cost_thirty_requests_are_stored_and_remembered() {
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let urls: String = (0..30).map(|n| origin.url(HOST, &format!("/articles/{n}\n"))).collect();
     let input = place.write("urls.txt", urls);
-    let ran = place.run(&fetch(&["--input", &input, "--out", "pages", "--concurrency", "1"]));
+    let ran = place.run(&fetch(&["--input", &input, "--out", "pages", "--concurrency", "1", "--ordered"]));
     let lines = ran.json();
     assert_eq!((ran.code, lines.len(), origin.hits(HOST)), (0, 30, 30), "{}", ran.stderr);
     let mut files = HashSet::new();
