@@ -338,7 +338,7 @@ async fn expect_read_as_they_are(site: &Site, pages: &[(&str, &str)]) {
             let started = Instant::now();
             let mut response = get(&browser, &site.url(path), &seconds(40)).await;
             // On a machine that is too busy for a page's scripts the fetch ends as a local fault, and a crawler tries again.
-            while matches!(&response, Err(error) if error.local) && started.elapsed() < Duration::from_secs(20) {
+            while matches!(&response, Err(error) if error.local) && started.elapsed() < Duration::from_secs(60) {
                 response = get(&browser, &site.url(path), &seconds(40)).await;
             }
             let took = started.elapsed();
