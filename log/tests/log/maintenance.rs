@@ -170,6 +170,23 @@ fn compaction_drops_all_droppable_records_and_no_others() {
 }
 
 #[test]
+fn records_are_awaited_until_the_files_prove_them_durable() {
+    let fs = SimFs::new(1);
+    let (mut log, mut oracle, mut rng) = (reopen(&fs).unwrap().0, Oracle::default(), Rng::new(3));
+    for _ in 0..3 {
+        oracle.append(&mut log, &mut rng);
+        log.sync().unwrap();
+    }
+    let maintenance = Maintenance::lock_with(Arc::new(fs.clone()), &dir()).unwrap();
+    let await_durable = |seq| maintenance.await_durable(seq);
+    // The writer knows that they are on disk, and the files do not say so yet.
+    assert!(matches!(await_durable(3), Err(Error::Invalid(why)) if why.contains("up to 3")));
+    log.mark().unwrap();
+    await_durable(3).unwrap();
+    assert!(matches!(await_durable(4), Err(Error::Invalid(_))), "there is no fourth");
+}
+
+#[test]
 fn the_clock_guard_refuses_a_jump() {
     let fs = SimFs::new(1);
     tell(&fs, &mut Story::default()).unwrap();

@@ -70,7 +70,7 @@ pub fn snapshot(
 /// Takes a snapshot as [`snapshot`] does, with options.
 ///
 /// # Errors
-/// As [`snapshot`].
+/// As [`snapshot`]. Also when five seconds pass without a proof of [`SnapshotOptions::await_seq`].
 pub fn snapshot_with(
     dir: &Path,
     selector: &Selector,

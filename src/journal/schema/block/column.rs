@@ -6,7 +6,8 @@
 //!
 //! Must not know: which column holds what.
 //!
-//! The callers are in other modules, and a build without LTO inlines none of these into them by itself.
+//! The functions are marked for inlining. Their callers are in other modules, and a build without LTO may not inline
+//! them there.
 
 use fetchwise_log::{UnpackError, get_varint, put_varint};
 

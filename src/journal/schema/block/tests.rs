@@ -1,3 +1,7 @@
+//! Blocks against the records that they were packed from: each byte comes back, and a replay learns the same.
+//!
+//! Owns: records of all kinds, and blocks that were changed or forged.
+
 use std::path::Path;
 
 use proptest::collection::vec;
@@ -237,7 +241,7 @@ fn a_log_with_blocks_gives_the_evidence_of_one_of_records_to_the_bit() {
     assert!(image(true) == image(false));
 }
 
-/// A block that a fold cannot read is damage that is named, as for every other reader.
+/// A fold names a block that it cannot read as damage, as every other reader does.
 #[test]
 fn a_fold_reports_a_block_that_it_cannot_read_with_the_records_in_it() {
     struct Refuses;
@@ -357,7 +361,7 @@ fn odd_attempt() -> impl Strategy<Value = Attempt> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.div_ceil(4), ..ProptestConfig::default() })]
     /// Equal in every byte, so in every field.
     #[test]
     fn any_attempts_come_back_exactly(odd in vec(odd_attempt(), 1..40), plain in 0u64..20) {

@@ -2,7 +2,7 @@
 //!
 //! Owns: where host and first path segment are in a URL's text.
 //!
-//! Invariants: the results are slices of the text, and the same for ever: a block stores that a value is one of them.
+//! Invariants: the results are slices of the text. The rules never change, because blocks on disk depend on them.
 //!
 //! Must not know: blocks.
 
