@@ -327,14 +327,23 @@ async fn responses_other_than_html_are_the_sent_bytes() {
     .await;
 }
 
-/// Fetches pages that never come to rest, and expects of each the part that is there.
-async fn expect_read_as_they_are(site: &Site, pages: &[(&str, &str)]) {
+/// Serves pages that never come to rest (path, HTML, and a part of what is read), and expects that each is read as it is.
+async fn expect_read_as_they_are(pages: &'static [(&str, &str, &str)]) {
+    let site = Site::new(|path| match path.as_str() {
+        "/file" => reply(200, &[("content-type", "application/octet-stream")], "data"),
+        "/locked.png" => reply(401, &[("www-authenticate", "Basic realm=x")], ""),
+        path => match pages.iter().find(|page| page.0 == path) {
+            Some((_, page, _)) => html(*page),
+            None => reply(200, &[("content-type", "text/plain")], "ok"),
+        },
+    })
+    .await;
     let options =
         BrowserOptions { max_settle: Duration::from_millis(1500), give_in_percent: 10, ..BrowserOptions::default() };
     let Some(browser) = browser_with(options) else { return };
     bounded(&browser, async {
         // Most of the deadline is a reserve for a busy machine.
-        for (path, part) in pages {
+        for (path, _, part) in pages {
             let started = Instant::now();
             let mut response = get(&browser, &site.url(path), &seconds(40)).await;
             // On a machine that is too busy for a page's scripts the fetch ends as a local fault, and a crawler tries again.
@@ -352,74 +361,56 @@ async fn expect_read_as_they_are(site: &Site, pages: &[(&str, &str)]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_whose_requests_never_end_is_read_as_it_is() {
-    let site = Site::new(|path| match path.as_str() {
-        "/polls" => html("<p id=x>polling</p><script>setInterval(() => fetch('/tick'), 50)</script>"),
-        "/long-poll" => html("<p>waiting</p><script>fetch('/slow/60000')</script>"),
-        "/slow-image" => html("<p>pictures</p><img src=/slow/60000>"),
-        "/events" => html("<p>streaming</p><script>new EventSource('/slow/60000')</script>"),
-        _ => reply(200, &[("content-type", "text/plain")], "ok"),
-    })
+    expect_read_as_they_are(&[
+        ("/polls", "<p id=x>polling</p><script>setInterval(() => fetch('/tick'), 50)</script>", ">polling</p>"),
+        ("/long-poll", "<p>waiting</p><script>fetch('/slow/60000')</script>", "<p>waiting</p>"),
+        ("/events", "<p>streaming</p><script>new EventSource('/slow/60000')</script>", "<p>streaming</p>"),
+        ("/slow-image", "<p>pictures</p><img src=/slow/60000>", "<p>pictures</p>"),
+    ])
     .await;
-    let pages = [
-        ("/polls", ">polling</p>"),
-        ("/long-poll", "<p>waiting</p>"),
-        ("/events", "<p>streaming</p>"),
-        ("/slow-image", "<p>pictures</p>"),
-    ];
-    expect_read_as_they_are(&site, &pages).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_whose_scripts_never_end_is_read_as_it_is() {
-    let site = Site::new(|path| match path.as_str() {
-        "/busy" => html("<p>thinking</p><script>for (;;) {}</script>"),
-        "/busy-later" => html("<p>thinking later</p><script>setTimeout(() => { for (;;) {} }, 100)</script>"),
-        "/alerts" => html("<p>shouting</p><script>for (;;) alert('!')</script><p>unheard</p>"),
-        "/questions" => html(
-            "<p id=x></p><script>x.textContent = `${confirm('?')} ${prompt('?')}`; setInterval(alert, 10)</script>",
+    expect_read_as_they_are(&[
+        ("/busy", "<p>thinking</p><script>for (;;) {}</script>", "<p>thinking</p>"),
+        (
+            "/busy-later",
+            "<p>thinking later</p><script>setTimeout(() => { for (;;) {} }, 100)</script>",
+            "<p>thinking later</p>",
         ),
-        _ => reply(200, &[("content-type", "text/plain")], "ok"),
-    })
+        ("/alerts", "<p>shouting</p><script>for (;;) alert('!')</script><p>unheard</p>", "<p>shouting</p>"),
+        (
+            "/questions",
+            "<p id=x></p><script>x.textContent = `${confirm('?')} ${prompt('?')}`; setInterval(alert, 10)</script>",
+            ">false null</p>",
+        ),
+    ])
     .await;
-    let pages = [
-        ("/busy", "<p>thinking</p>"),
-        ("/busy-later", "<p>thinking later</p>"),
-        ("/alerts", "<p>shouting</p>"),
-        ("/questions", ">false null</p>"),
-    ];
-    expect_read_as_they_are(&site, &pages).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_that_opens_loads_or_asks_for_something_is_read_as_it_is() {
-    let site = Site::new(|path| match path.as_str() {
-        "/popups" => html(
+    expect_read_as_they_are(&[
+        (
+            "/popups",
             "<p>popping</p><a id=a href=/popup target=_blank></a><script>for (let i = 0; i < 5; i++) { \
              window.open('/popup'); a.click() }</script>",
+            "<p>popping</p>",
         ),
-        "/download" => html("<p>starts shortly</p><a id=a href=/file download></a><script>a.click()</script>"),
-        "/frames" => html("<p>framing</p><iframe src=/file></iframe><iframe src=/locked.png></iframe>"),
-        "/file" => reply(200, &[("content-type", "application/octet-stream")], "data"),
-        "/unload" => html("<p>staying</p><script>onbeforeunload = () => 'stay?'; location = '/file2'</script>"),
-        "/auth-image" => html("<p>locked</p><img src=/locked.png>"),
-        "/locked.png" => reply(401, &[("www-authenticate", "Basic realm=x")], ""),
-        "/print" => html(
+        ("/download", "<p>starts shortly</p><a id=a href=/file download></a><script>a.click()</script>", "data"),
+        ("/frames", "<p>framing</p><iframe src=/file></iframe><iframe src=/locked.png></iframe>", "<p>framing</p>"),
+        ("/auth-image", "<p>locked</p><img src=/locked.png>", "<p>locked</p>"),
+        (
+            "/print",
             "<p>printing</p><script>print(); Notification.requestPermission(); \
              navigator.geolocation.getCurrentPosition(() => {})</script>",
+            "<p>printing</p>",
         ),
-        _ => reply(200, &[("content-type", "text/plain")], "ok"),
-    })
-    .await;
-    let pages = [
-        ("/popups", "<p>popping</p>"),
-        ("/download", "data"),
-        ("/frames", "<p>framing</p>"),
-        ("/auth-image", "<p>locked</p>"),
-        ("/print", "<p>printing</p>"),
         // A page cannot prevent its own end.
-        ("/unload", "ok"),
-    ];
-    expect_read_as_they_are(&site, &pages).await;
+        ("/unload", "<p>staying</p><script>onbeforeunload = () => 'stay?'; location = '/left'</script>", "ok"),
+    ])
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
