@@ -487,7 +487,7 @@ fn compaction_alongside_a_writer_at_full_speed_loses_nothing() {
         _ => 10_000,
     };
     let dir = tempfile::tempdir().unwrap();
-    let options = JournalOptions::default().segment_bytes(count << 5).durability(Durability::Os);
+    let options = JournalOptions::default().segment_bytes((count << 5).min(1 << 20)).durability(Durability::Os);
     let (journal, _) = Journal::open(dir.path(), options.clone()).unwrap();
     for n in 0..count {
         journal.append_attempt(&attempt(n, if n < count / 2 { 100.0 } else { 50.0 })).unwrap();

@@ -64,7 +64,7 @@ fn many_small_values_take_little_memory() {
     }
     let body = of("[", objects, "0]");
     std::thread::scope(|scope| {
-        for _ in 0..4 {
+        for _ in 0..8 {
             scope.spawn(|| {
                 let answer = server.try_ask("POST", "/v1/visits", &body);
                 assert!(answer.is_err() || matches!(answer.unwrap().status, 422 | 503));
