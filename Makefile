@@ -15,7 +15,7 @@ TEST_FLAGS ?=
 BINDINGS ?= python node
 # Many tests wait for servers and pauses more than they compute.
 export RUST_TEST_THREADS ?= $(shell echo $$((4 + 2 * $$(getconf _NPROCESSORS_ONLN))))
-# The cases of each property test, or of one that is multiplied or divided there. CI runs four times as many.
+# The cases of a property test, unless it sets its own number. Some run a multiple or a part of it. CI runs four times as many.
 export PROPTEST_CASES ?= 64
 SKIPPED_LIST = $(abspath $(or $(CARGO_TARGET_DIR),target))/skipped-tests.txt
 # Arguments of the report: --quick, --full, --only SUBJECT, --out DIR.

@@ -449,7 +449,7 @@ fn check_kept_estimates(changes: &[Change]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.div_ceil(4), ..ProptestConfig::default() })]
 
     #[test]
     fn kept_estimates_are_those_made_afresh(changes in prop::collection::vec(change(), 1..24)) {

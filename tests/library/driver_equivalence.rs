@@ -256,7 +256,7 @@ fn piped(turns: &[Turn]) -> Vec<Attempt> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 2, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.div_ceil(2), ..ProptestConfig::default() })]
 
     #[test]
     fn every_driver_of_a_visit_leaves_the_same_attempts(turns in prop::collection::vec(turn(), 1..25)) {

@@ -194,7 +194,7 @@ fn on_the_edge(all: &[Raw]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 16))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(16)))]
 
     #[test]
     fn weights_and_confidence_agree_with_the_naive_reference(

@@ -94,7 +94,7 @@ fn share_of(dir: &Path, upto: u64, now: Timestamp, withheld: Option<u64>) -> (Sn
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.div_ceil(4), ..ProptestConfig::default() })]
 
     /// A log may have forgotten, compacted, withheld or faded attempts and been rebuilt. Its snapshot is accepted, as a
     /// whole and without its sites.
