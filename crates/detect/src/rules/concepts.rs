@@ -7,6 +7,7 @@
 //! Must not know: which page contains them.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use crate::html::text;
@@ -200,13 +201,19 @@ impl Concepts {
             for word in words {
                 text::fold_into(word, &mut folded);
                 // White space at the end of a word is part of it.
-                let ends = if word.ends_with(' ') { " " } else { "" };
-                for pattern in searchable(&format!("{folded}{ends}")) {
-                    if let Some(at) = known.get(&pattern) {
-                        self.words[*at].add(language, meaning);
-                        continue;
-                    }
-                    let Ok(parsed) = Pattern::parse(&pattern) else {
+                if word.ends_with(' ') {
+                    folded.push(' ');
+                }
+                for pattern in searchable(&folded) {
+                    let new = match known.entry(pattern) {
+                        Entry::Occupied(at) => {
+                            self.words[*at.get()].add(language, meaning);
+                            continue;
+                        }
+                        Entry::Vacant(new) => new,
+                    };
+                    let pattern = new.key();
+                    let Ok(parsed) = Pattern::parse(pattern) else {
                         return Err(value(
                             line,
                             &written.language,
@@ -216,7 +223,7 @@ impl Concepts {
                     };
                     // A pattern that begins with a separator begins a word by itself.
                     let begins = pattern.chars().next().is_some_and(has_words);
-                    known.insert(pattern, self.words.len());
+                    new.insert(self.words.len());
                     self.words.push(Word { meanings: meaning, readings: vec![(language, meaning)], begins });
                     patterns.push(parsed);
                 }

@@ -61,20 +61,20 @@ pub(crate) struct Pattern {
 impl Pattern {
     /// Parses a pattern of a rule file. Letter case is folded.
     pub(crate) fn parse(written: &str) -> Result<Self, PatternError> {
-        let mut pieces = Vec::new();
+        // Most patterns are one literal.
+        let mut pieces = Vec::with_capacity(1);
         let lower = written.to_lowercase();
         let mut rest = lower.as_str();
         while !rest.is_empty() {
-            let wildcard = WILDCARDS.into_iter().find(|(name, _)| rest.starts_with(name));
-            if let Some((name, piece)) = wildcard {
+            if let Some((name, piece)) = wildcard_at(rest) {
                 pieces.push(piece);
                 rest = &rest[name.len()..];
                 continue;
             }
-            let end = WILDCARDS.iter().filter_map(|(name, _)| rest.find(name)).min();
-            let literal = &rest[..end.unwrap_or(rest.len())];
+            let end = memchr::memchr_iter(b'{', rest.as_bytes()).find(|at| wildcard_at(&rest[*at..]).is_some());
+            let (literal, later) = rest.split_at(end.unwrap_or(rest.len()));
             pieces.push(PatternPiece::Literal(literal.as_bytes().into()));
-            rest = &rest[literal.len()..];
+            rest = later;
         }
         match pieces.first() {
             Some(PatternPiece::Literal(first)) if first.len() >= MIN_FIRST => Ok(Self { pieces: pieces.into() }),
@@ -104,6 +104,12 @@ impl Pattern {
     pub(crate) fn end_at(&self, text: &[u8], start: usize) -> Option<usize> {
         match_end(&self.pieces, text, start)
     }
+}
+
+/// Returns the wildcard at the beginning of `written`, with its name.
+fn wildcard_at(written: &str) -> Option<(&'static str, PatternPiece)> {
+    let is_any = written.starts_with('{');
+    WILDCARDS.into_iter().find(|(name, _)| is_any && written.starts_with(name))
 }
 
 fn match_end(pieces: &[PatternPiece], text: &[u8], start: usize) -> Option<usize> {

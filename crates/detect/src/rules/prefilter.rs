@@ -5,9 +5,9 @@
 //!
 //! Invariants: the choice of cores affects the speed of a search, never its result.
 
-use std::collections::HashMap;
-
-use xxhash_rust::xxh3::Xxh3DefaultBuilder;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::LazyLock;
 
 /// Length of a core, in bytes.
 pub(crate) const CORE: usize = 4;
@@ -26,35 +26,35 @@ pub(crate) struct CorePosition {
 /// The choice is greedy: the next core has the lowest cost per literal without a core. The cost of a core is its
 /// frequency in ordinary pages, plus a constant for searching it at all.
 pub(crate) fn choose(literals: &[&[u8]]) -> (Vec<[u8; CORE]>, Vec<CorePosition>) {
-    let ordinary = ordinary();
-    let mut holders: HashMap<[u8; CORE], Vec<usize>, Xxh3DefaultBuilder> = HashMap::default();
-    for (number, literal) in literals.iter().enumerate() {
-        distinct(literal, |piece| holders.entry(piece).or_default().push(number));
+    let mut candidates = candidates(literals);
+    let mut in_literal: Vec<Vec<usize>> = vec![Vec::new(); literals.len()];
+    for (index, candidate) in candidates.iter().enumerate() {
+        candidate.of.iter().for_each(|number| in_literal[*number].push(index));
     }
-    let mut pieces: Vec<_> = holders.into_iter().map(|(piece, of)| CoreCandidate::new(piece, of, &ordinary)).collect();
-    // The result must not depend on the order of the map.
-    pieces.sort_unstable_by_key(|piece| piece.bytes);
-    let mut cores = Vec::new();
-    let mut places: Vec<Option<CorePosition>> = vec![None; literals.len()];
-    while let Some(best) = pieces
+    // The cost of a candidate per literal only rises while others are chosen. So a candidate that comes first with its
+    // present cost is the cheapest, though others stand in the queue with an earlier cost.
+    let mut queue: BinaryHeap<_> = candidates
         .iter()
         .enumerate()
-        .filter(|(_, p)| p.left > 0)
-        .min_by(|a, b| a.1.cost_per_literal().total_cmp(&b.1.cost_per_literal()))
-    {
-        let (best, core) = (best.0, best.1.bytes);
-        for number in std::mem::take(&mut pieces[best].of) {
-            if places[number].is_some() {
-                continue;
+        .map(|(index, candidate)| Reverse((candidate.cost_per_literal(), index)))
+        .collect();
+    let mut cores = Vec::new();
+    let mut places: Vec<Option<CorePosition>> = vec![None; literals.len()];
+    while let Some(Reverse((cost, index))) = queue.pop() {
+        let now = candidates[index].cost_per_literal();
+        if cost != now {
+            if candidates[index].left > 0 {
+                queue.push(Reverse((now, index)));
             }
-            let literal = literals[number];
-            let at = literal.windows(CORE).position(|piece| piece == core).unwrap_or_default();
-            places[number] = Some(CorePosition { core: cores.len(), at });
-            distinct(literal, |piece| {
-                if let Ok(at) = pieces.binary_search_by_key(&piece, |p| p.bytes) {
-                    pieces[at].left -= 1;
-                }
-            });
+            continue;
+        }
+        let core = candidates[index].bytes;
+        for number in std::mem::take(&mut candidates[index].of) {
+            if places[number].is_none() {
+                let at = literals[number].windows(CORE).position(|piece| piece == core).unwrap_or_default();
+                places[number] = Some(CorePosition { core: cores.len(), at });
+                in_literal[number].iter().for_each(|index| candidates[*index].left -= 1);
+            }
         }
         cores.push(core);
     }
@@ -72,14 +72,30 @@ struct CoreCandidate {
 }
 
 impl CoreCandidate {
-    fn new(bytes: [u8; CORE], of: Vec<usize>, ordinary: &PieceSet) -> Self {
-        Self { bytes, left: of.len(), of, cost: NEVER_MET + weight(bytes, ordinary) }
+    /// Returns its cost per literal without a core, in an order that integers have.
+    fn cost_per_literal(&self) -> u32 {
+        // Positive numbers have the order of their bits.
+        (self.cost / self.left as f32).to_bits()
     }
+}
 
-    /// Returns its cost per literal without a core.
-    fn cost_per_literal(&self) -> f32 {
-        self.cost / self.left as f32
-    }
+/// Returns the pieces of all literals, in their order.
+fn candidates(literals: &[&[u8]]) -> Vec<CoreCandidate> {
+    // Integers are compared faster than bytes, and have the same order.
+    let mut pieces: Vec<(u32, usize)> = literals
+        .iter()
+        .enumerate()
+        .flat_map(|(number, literal)| pieces_of(literal).map(move |piece| (u32::from_be_bytes(piece), number)))
+        .collect();
+    pieces.sort_unstable();
+    pieces.dedup();
+    let same = pieces.chunk_by(|one, next| one.0 == next.0);
+    same.filter_map(|holders| {
+        let bytes = holders.first()?.0.to_be_bytes();
+        let of: Vec<usize> = holders.iter().map(|(_, number)| *number).collect();
+        Some(CoreCandidate { bytes, left: of.len(), of, cost: NEVER_MET + weight(bytes) })
+    })
+    .collect()
 }
 
 /// Cost of a core that never occurs.
@@ -87,28 +103,24 @@ const NEVER_MET: f32 = 60_000.0;
 /// Factor by which pieces of [`ORDINARY`] are more frequent.
 const ORDINARILY: f32 = 200.0;
 
-/// Calls `each` for every distinct piece of a literal.
-fn distinct(literal: &[u8], mut each: impl FnMut([u8; CORE])) {
-    for (at, piece) in literal.windows(CORE).enumerate() {
-        if let Some(piece) = piece.first_chunk()
-            && !literal[..at + CORE - 1].windows(CORE).any(|before| before == piece)
-        {
-            each(*piece);
-        }
-    }
+/// Returns all pieces of a literal, in the order of the literal.
+fn pieces_of(literal: &[u8]) -> impl Iterator<Item = [u8; CORE]> {
+    literal.windows(CORE).filter_map(|piece| piece.first_chunk().copied())
 }
 
-type PieceSet = std::collections::HashSet<[u8; CORE], Xxh3DefaultBuilder>;
-
-fn ordinary() -> PieceSet {
+/// The pieces of [`ORDINARY`], in their order.
+static ORDINARY_PIECES: LazyLock<Vec<[u8; CORE]>> = LazyLock::new(|| {
     let text: Vec<u8> = ORDINARY.bytes().map(|byte| if byte == b'\n' { b' ' } else { byte }).collect();
-    text.windows(CORE).filter_map(|piece| piece.first_chunk().copied()).collect()
-}
+    let mut pieces: Vec<_> = pieces_of(&text).collect();
+    pieces.sort_unstable();
+    pieces.dedup();
+    pieces
+});
 
 /// Returns the relative frequency of a piece in ordinary pages, without a unit.
-fn weight(piece: [u8; CORE], ordinary: &PieceSet) -> f32 {
+fn weight(piece: [u8; CORE]) -> f32 {
     let sum: f32 = piece.iter().map(|byte| commonness(*byte)).sum();
-    (sum / 4.0).exp2() * if ordinary.contains(&piece) { ORDINARILY } else { 1.0 }
+    (sum / 4.0).exp2() * if ORDINARY_PIECES.binary_search(&piece).is_ok() { ORDINARILY } else { 1.0 }
 }
 
 /// Returns how common a byte is in lower-case HTML, on a rough logarithmic scale.
@@ -188,7 +200,7 @@ mod tests {
     #[test]
     fn pieces_of_ordinary_pages_are_avoided_as_cores() {
         let (cores, _) = choose(&[b"class=\"zq7_"]);
-        assert!(!ordinary().contains(&cores[0]), "{cores:?}");
+        assert!(!ORDINARY_PIECES.contains(&cores[0]), "{cores:?}");
     }
 
     #[test]
