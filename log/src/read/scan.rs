@@ -17,6 +17,8 @@ use crate::format::{
 use crate::fs::{FsFile, read_full_at};
 
 const WINDOW_LEN: usize = 1 << 20;
+/// Maximum length of a piece in which bytes that need not stand together are read.
+const PIECE_LEN: usize = 64 << 10;
 
 /// A window over a file that moves forward.
 struct Window<'f> {
@@ -36,6 +38,12 @@ impl Window<'_> {
         }
         let at = (offset - self.base) as usize;
         Ok(self.buf.bytes().get(at..self.have.min(at + len)).unwrap_or_default())
+    }
+
+    /// The bytes at `offset`, as many as one piece has: none only at the end of the file. A piece never enlarges the
+    /// window, which is short in a short file.
+    fn piece(&mut self, offset: u64) -> Result<&[u8], Error> {
+        self.get(offset, self.buf.len().min(PIECE_LEN))
     }
 
     fn fill(&mut self, offset: u64, len: usize) -> Result<(), Error> {
@@ -127,6 +135,8 @@ impl<'f> Scanner<'f> {
     pub(crate) fn new(file: &'f dyn FsFile, path: &'f Path, header: &SegmentHeader, extent: Extent) -> Self {
         let file_len = file.len().unwrap_or(WINDOW_LEN as u64);
         let window_len = usize::try_from(file_len).unwrap_or(WINDOW_LEN).clamp(HEADER_LEN, WINDOW_LEN);
+        // Pieces follow each other at multiples of 16.
+        let window_len = window_len.next_multiple_of(FRAME_ALIGN as usize);
         Self {
             window: Window { file, path, buf: AlignedBuf::zeroed(window_len), base: 0, have: 0 },
             nonce: header.nonce,
@@ -308,7 +318,7 @@ impl<'f> Scanner<'f> {
     fn next_header(&mut self, mut from: u64) -> Result<Option<(u64, FrameHeader)>, Error> {
         loop {
             let nonce = self.nonce;
-            let bytes = self.window.get(from, 64 << 10)?;
+            let bytes = self.window.piece(from)?;
             if bytes.len() < FRAME_HEADER_LEN {
                 return Ok(None);
             }
@@ -329,7 +339,7 @@ impl<'f> Scanner<'f> {
     fn last_nonzero(&mut self, mut from: u64) -> Result<Option<u64>, Error> {
         let mut last = None;
         loop {
-            let bytes = self.window.get(from, 64 << 10)?;
+            let bytes = self.window.piece(from)?;
             if bytes.is_empty() {
                 return Ok(last);
             }
