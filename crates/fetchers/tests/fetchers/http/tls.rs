@@ -148,7 +148,7 @@ fn h2_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 /// Frames that are neither a response head nor a body used to keep a core busy until the deadline, and again on the
 /// retry.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_http_2_frames_ends_the_fetch() {
     const DATA: u8 = 0;
     const HEADERS: u8 = 1;
@@ -167,7 +167,7 @@ async fn a_flood_of_http_2_frames_ends_the_fetch() {
         ("empty data", ok.clone(), h2_frame(DATA, 0, 1, b"")),
         ("priorities in a body", ok, h2_frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 16])),
     ];
-    for (name, first, flood) in floods {
+    let floods = floods.map(|(name, first, flood)| async move {
         let sent = Arc::new(AtomicU64::new(0));
         let (count, first) = (Arc::clone(&sent), [h2_frame(SETTINGS, 0, 0, b""), first].concat());
         let flood = Arc::new(flood.repeat(2000));
@@ -193,6 +193,9 @@ async fn a_flood_of_http_2_frames_ends_the_fetch() {
         assert_eq!(tls.server.connections(), 1, "{name}");
         // The rest was in buffers.
         assert!(sent.load(Ordering::Relaxed) < 48 << 20, "{name}: {sent:?}");
+    });
+    for ended in futures_util::future::join_all(floods.map(tokio::spawn)).await {
+        ended.unwrap();
     }
 }
 
