@@ -108,8 +108,10 @@ impl Pattern {
 
 /// Returns the wildcard at the beginning of `written`, with its name.
 fn wildcard_at(written: &str) -> Option<(&'static str, PatternPiece)> {
-    let is_any = written.starts_with('{');
-    WILDCARDS.into_iter().find(|(name, _)| is_any && written.starts_with(name))
+    if !written.starts_with('{') {
+        return None;
+    }
+    WILDCARDS.into_iter().find(|(name, _)| written.starts_with(name))
 }
 
 fn match_end(pieces: &[PatternPiece], text: &[u8], start: usize) -> Option<usize> {

@@ -72,9 +72,9 @@ struct CoreCandidate {
 }
 
 impl CoreCandidate {
-    /// Returns its cost per literal without a core, in an order that integers have.
+    /// Returns its cost per literal without a core, as a number to compare.
     fn cost_per_literal(&self) -> u32 {
-        // Positive numbers have the order of their bits.
+        // The bits of positive floats have the same order as the floats.
         (self.cost / self.left as f32).to_bits()
     }
 }
@@ -201,6 +201,21 @@ mod tests {
     fn pieces_of_ordinary_pages_are_avoided_as_cores() {
         let (cores, _) = choose(&[b"class=\"zq7_"]);
         assert!(!ORDINARY_PIECES.contains(&cores[0]), "{cores:?}");
+    }
+
+    #[test]
+    fn each_core_is_the_cheapest_for_the_literals_without_one() {
+        let words = ORDINARY.split_whitespace().map(str::as_bytes).filter(|word| word.len() >= CORE);
+        let mut left: Vec<&[u8]> = words.step_by(4).collect();
+        let (cores, _) = choose(&left);
+        assert!(cores.len() > 20, "{}", cores.len());
+        for core in cores {
+            let all = candidates(&left);
+            let chosen = all.iter().find(|candidate| candidate.bytes == core).map(CoreCandidate::cost_per_literal);
+            assert_eq!(chosen, all.iter().map(CoreCandidate::cost_per_literal).min(), "{core:?}");
+            left.retain(|literal| !pieces_of(literal).any(|piece| piece == core));
+        }
+        assert!(left.is_empty(), "{left:?}");
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl<const LEN: usize> AnchorTable<LEN> {
         };
         let mut entries: Vec<([u8; LEN], _)> =
             entries.iter().filter_map(|entry| Some((anchor(entry)?, *entry))).collect();
-        entries.sort_by_cached_key(|(anchor, _)| hash(*anchor) as u16);
+        entries.sort_by_cached_key(|(anchor, _)| hash(*anchor));
         let mut filter = Box::new([0; FILTER_WORDS]);
         let mut buckets = vec![0; BUCKETS + 1];
         for (anchor, _) in &entries {

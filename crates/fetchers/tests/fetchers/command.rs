@@ -214,7 +214,7 @@ async fn an_invalid_line_is_an_error_that_quotes_it() {
         ),
         ("ask; exec 1>&-; sleep 60", &["closed its standard output"]),
     ];
-    // Each child gets some time to end by itself.
+    // Together, since a fetcher gives each child some time to end by itself.
     let errors = futures_util::future::join_all(cases.iter().map(|(script, _)| error_of(script))).await;
     for ((script, parts), error) in cases.iter().zip(errors) {
         assert_eq!(error.kind, ErrorKind::NetworkError, "{script}: {error}");

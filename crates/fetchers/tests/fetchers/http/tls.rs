@@ -167,6 +167,7 @@ async fn a_flood_of_http_2_frames_ends_the_fetch() {
         ("empty data", ok.clone(), h2_frame(DATA, 0, 1, b"")),
         ("priorities in a body", ok, h2_frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 16])),
     ];
+    // Each computes for a second or more: together, they use all processors.
     let floods = floods.map(|(name, first, flood)| async move {
         let sent = Arc::new(AtomicU64::new(0));
         let (count, first) = (Arc::clone(&sent), [h2_frame(SETTINGS, 0, 0, b""), first].concat());
