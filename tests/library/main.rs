@@ -4,8 +4,6 @@
 mod adaptation;
 #[cfg(feature = "pipeline")]
 mod cache;
-#[cfg(feature = "pipeline")]
-mod driver_equivalence;
 mod evidence_reference;
 #[cfg(all(feature = "identity", feature = "pipeline"))]
 mod identity_rejected;

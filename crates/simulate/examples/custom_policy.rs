@@ -1,6 +1,6 @@
 //! A custom policy, compared with the shipped ones in a simulated world.
 //!
-//! `cargo run --example custom_policy`
+//! `cargo run -p fetchwise-simulate --example custom_policy`
 
 use fetchwise::decision::Rule;
 use fetchwise::policy::{Choice, Policy, View};
