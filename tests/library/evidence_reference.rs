@@ -2,7 +2,7 @@
 //!
 //! For any attempts, in any order, live or replayed, at any landmark, general weights and confidence agree to 1e-9.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt, Hint, Tag};
@@ -40,6 +40,25 @@ struct Raw {
     saturated: bool,
 }
 
+/// What a URL belongs to.
+struct Features {
+    page: ContentKind,
+    /// The type and the value of each heuristic.
+    heuristics: Vec<(String, String)>,
+}
+
+/// Those of each of [`URLS`].
+static FEATURES: LazyLock<Vec<Features>> = LazyLock::new(|| {
+    let features = |text: &&str| {
+        let url = Url::parse(text).unwrap();
+        let features = UrlFeatures::extract(&url).unwrap();
+        let heuristics = features.heuristics();
+        let heuristics = heuristics.iter().map(|h| (h.kind.to_string(), h.value.to_string())).collect();
+        Features { page: features.kind(), heuristics }
+    };
+    URLS.iter().map(features).collect()
+});
+
 fn raw() -> impl Strategy<Value = Raw> {
     let end = prop_oneof![
         3 => Just(None),
@@ -74,13 +93,12 @@ fn attempt(raw: &Raw) -> Attempt {
 fn naive_weights(all: &[Raw], kind: &str, value: &str, page: ContentKind, fetcher: usize) -> (f64, f64) {
     let (mut success, mut total) = (0.0, 0.0);
     for raw in all.iter().filter(|raw| raw.fetcher == fetcher) {
-        let url = Url::parse(URLS[raw.url]).unwrap();
-        let features = UrlFeatures::extract(&url).unwrap();
-        let tagged = features.heuristics().iter().any(|h| h.kind == kind && h.value == value)
+        let features = &FEATURES[raw.url];
+        let tagged = features.heuristics.iter().any(|h| h.0 == kind && h.1 == value)
             || kind == "global"
             || kind == "hint" && raw.hint.is_some_and(|hint| hint.name() == value);
         let is_own = matches!(kind, "site" | "domain" | "domain_path" | "domain_suffix");
-        if !tagged || features.kind() != page || raw.saturated && !is_own {
+        if !tagged || features.page != page || raw.saturated && !is_own {
             continue;
         }
         let weight = raw.end.map_or(1.0, ErrorKind::weight) * 0.5f64.powf(raw.age_ms as f64 / (30 * DAY_MS) as f64);
@@ -102,9 +120,7 @@ fn naive_prior(kind: &str, value: &str, fetcher: usize) -> (f64, f64) {
 /// values, samples by its first part, rates and confidences by its second, so that a tie can be tried on either side of
 /// its rounding.
 fn naive_confidence(all: &[Raw], url: usize, fetcher: usize, slack: (f64, f64)) -> (f64, f64) {
-    let url = Url::parse(URLS[url]).unwrap();
-    let features = UrlFeatures::extract(&url).unwrap();
-    let heuristics = features.heuristics();
+    let features = &FEATURES[url];
     let order = [
         "contains_api",
         "contains_assets",
@@ -119,9 +135,9 @@ fn naive_confidence(all: &[Raw], url: usize, fetcher: usize, slack: (f64, f64)) 
     // The level that counts so far, and the nearest more general one.
     let (mut counts, mut general) = (None, None);
     for kind in order {
-        let Some(heuristic) = heuristics.iter().find(|h| h.kind == kind) else { continue };
-        let (success, total) = naive_weights(all, kind, &heuristic.value, features.kind(), fetcher);
-        let (prior_success, prior_total) = naive_prior(kind, &heuristic.value, fetcher);
+        let Some((_, value)) = features.heuristics.iter().find(|h| h.0 == kind) else { continue };
+        let (success, total) = naive_weights(all, kind, value, features.page, fetcher);
+        let (prior_success, prior_total) = naive_prior(kind, value, fetcher);
         let level = (success + prior_success, total + prior_total);
         if level.1 <= 0.0 {
             continue;
@@ -181,12 +197,10 @@ fn close(a: f64, b: f64) -> bool {
 
 /// Returns whether samples differ only by rounding: they can fall on either side of the threshold, and prove nothing.
 fn on_the_edge(all: &[Raw]) -> bool {
-    (0..URLS.len()).any(|url| {
-        let url = Url::parse(URLS[url]).unwrap();
-        let features = UrlFeatures::extract(&url).unwrap();
-        features.heuristics().iter().any(|h| {
+    FEATURES.iter().any(|features| {
+        features.heuristics.iter().any(|(kind, value)| {
             (0..FETCHERS.len()).any(|fetcher| {
-                let (_, total) = naive_weights(all, &h.kind, &h.value, features.kind(), fetcher);
+                let (_, total) = naive_weights(all, kind, value, features.page, fetcher);
                 (total - 4.5).abs() < 1e-9
             })
         })
@@ -194,7 +208,7 @@ fn on_the_edge(all: &[Raw]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(16)))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(8)))]
 
     #[test]
     fn weights_and_confidence_agree_with_the_naive_reference(
@@ -212,7 +226,7 @@ proptest! {
         let replayed = replayed(NOW_MS + landmark_days * DAY_MS, &shuffled);
         for (url, text) in URLS.iter().enumerate() {
             let parsed = Url::parse(text).unwrap();
-            let features = UrlFeatures::extract(&parsed).unwrap();
+            let features = &FEATURES[url];
             for selector in [&live, &replayed] {
                 let explanation = selector.explain(&parsed, &SelectContext::first_attempt(now)).unwrap();
                 for (fetcher, name) in FETCHERS.iter().enumerate() {
@@ -225,13 +239,12 @@ proptest! {
                     };
                     let seen = (view.confidence, view.sample_size);
                     prop_assert!(naive.iter().any(agrees), "{text} {name}: {seen:?} {naive:?}");
-                    let mut keys: Vec<(String, String)> =
-                        features.heuristics().iter().map(|h| (h.kind.to_string(), h.value.to_string())).collect();
+                    let mut keys = features.heuristics.clone();
                     keys.push(("global".to_owned(), String::new()));
                     keys.extend(Hint::ALL.iter().map(|hint| ("hint".to_owned(), hint.name().to_owned())));
                     for (kind, value) in &keys {
-                        let weights = selector.weights((kind, value), features.kind(), name, now);
-                        let (success, total) = naive_weights(&all, kind, value, features.kind(), fetcher);
+                        let weights = selector.weights((kind, value), features.page, name, now);
+                        let (success, total) = naive_weights(&all, kind, value, features.page, fetcher);
                         prop_assert!(close(weights.success, success) && close(weights.total, total), "{kind} {value} {name}");
                     }
                 }
