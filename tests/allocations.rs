@@ -102,6 +102,37 @@ fn a_visit_after_a_failure_decides_again_without_allocating() {
     assert_eq!(counted.count_total, 0);
 }
 
+#[cfg(feature = "metrics")]
+#[test]
+fn counting_allocates_nothing() {
+    use fetchwise::metrics::Metrics;
+    use prometheus_client::encoding::text;
+    use prometheus_client::registry::Registry;
+
+    let selector = std::sync::Arc::new(Selector::builder().build().unwrap());
+    let now = Timestamp::now();
+    let page = Url::parse("https://www.site.co.uk/section/page").unwrap();
+    let attempt = || Attempt::new(&page, "direct_access", now).unwrap().delivered();
+    (0..20).for_each(|_| selector.record(attempt(), now).unwrap());
+    let situation = SelectContext::first_attempt(now);
+    let _ = selector.select(&page, &situation);
+    let counted = allocation_counter::measure(|| drop(selector.select(&page, &situation)));
+    assert_eq!(counted.count_total, 0);
+    let mut step = None;
+    let counted = allocation_counter::measure(|| step = Some(selector.visit(&page).unwrap().next()));
+    assert_eq!(counted.count_total, 0);
+    drop(step);
+    // The same holds for an attempt with an unknown vendor: evidence allocates the same with and without counting.
+    let (mut registry, mut metrics) = (Registry::default(), String::new());
+    Metrics::new(selector).register(&mut registry);
+    text::encode(&mut metrics, &registry).unwrap();
+    let has = |sample: &str| metrics.lines().any(|line| line == sample);
+    assert!(has(r#"fetchwise_decisions_total{via="select",source="learned",fetcher="direct_access"} 2"#), "{metrics}");
+    let attempts = metrics.lines().filter(|line| line.starts_with("fetchwise_attempts_total{"));
+    let attempts: f64 = attempts.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum();
+    assert_eq!(attempts, 20.0);
+}
+
 /// With every feature on, metrics are counted too.
 #[test]
 fn recording_on_a_known_host_allocates_nothing() {

@@ -8,7 +8,7 @@ use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch_result::{Block, FetchResult, Outcome};
 use fetchwise::heuristic::Heuristic;
 use fetchwise::metrics::{Kind, Metrics};
-use fetchwise::selector::{SelectContext, Selector};
+use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise::visit::Step;
 use prometheus_client::encoding::text;
@@ -198,30 +198,6 @@ fn the_reference_lists_every_metric_and_no_other() {
         })
         .collect();
     assert_eq!(written, listed, "docs/reference/metrics.md and the list of families differ");
-}
-
-#[test]
-fn counting_allocates_nothing() {
-    let selector = Arc::new(Selector::builder().build().unwrap());
-    let now = Timestamp::now();
-    let page = url("https://www.site.co.uk/section/page");
-    let attempt = || Attempt::new(&page, "direct_access", now).unwrap().delivered();
-    (0..20).for_each(|_| selector.record(attempt(), now).unwrap());
-    let situation = SelectContext::first_attempt(now);
-    let _ = selector.select(&page, &situation);
-    let counted = allocation_counter::measure(|| drop(selector.select(&page, &situation)));
-    assert_eq!(counted.count_total, 0);
-    let mut step = None;
-    let counted = allocation_counter::measure(|| step = Some(selector.visit(&page).unwrap().next()));
-    assert_eq!(counted.count_total, 0);
-    drop(step);
-    // The same holds for an attempt with an unknown vendor: evidence allocates the same with and without counting.
-    let registry = registry(&selector);
-    assert_eq!(sum(&samples(&registry), "fetchwise_attempts_total"), 20.0);
-    assert_eq!(
-        samples(&registry)[r#"fetchwise_decisions_total{via="select",source="learned",fetcher="direct_access"}"#],
-        2.0
-    );
 }
 
 #[test]
