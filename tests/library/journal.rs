@@ -483,7 +483,7 @@ fn a_snapshot_alongside_a_writer_without_syncs_covers_records_on_disk() {
 fn compaction_alongside_a_writer_at_full_speed_loses_nothing() {
     let count = match std::env::var("FETCHWISE_FAULTS").as_deref() {
         Ok("full") => 2_000_000,
-        Ok("ci") => 200_000,
+        Ok("ci") => 40_000,
         _ => 10_000,
     };
     let dir = tempfile::tempdir().unwrap();
