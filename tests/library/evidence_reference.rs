@@ -40,14 +40,14 @@ struct Raw {
     saturated: bool,
 }
 
-/// What a URL belongs to.
+/// What the selector learns by from a URL.
 struct Features {
     page: ContentKind,
     /// The type and the value of each heuristic.
     heuristics: Vec<(String, String)>,
 }
 
-/// Those of each of [`URLS`].
+/// The features of each of [`URLS`].
 static FEATURES: LazyLock<Vec<Features>> = LazyLock::new(|| {
     let features = |text: &&str| {
         let url = Url::parse(text).unwrap();
