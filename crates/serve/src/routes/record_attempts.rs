@@ -21,7 +21,8 @@ use crate::json_response;
 use crate::problem::Problem;
 use crate::state::State;
 use fetchwise::attempt::Attempt;
-use fetchwise::attempt::json::{MAX_LINE_BYTES, from_json_line};
+use fetchwise::attempt::bounds::Unrecordable;
+use fetchwise::attempt::json::{ImportError, MAX_LINE_BYTES, from_json_line};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
@@ -80,7 +81,7 @@ fn take(state: &State, body: &[u8]) -> Result<TakenJson, Problem> {
         let attempt = match read(line, now, cutoff) {
             Ok(attempt) => attempt,
             Err(error) => {
-                taken.refuse(number as u64 + 1, error);
+                taken.refuse(number as u64 + 1, &error);
                 continue;
             }
         };
@@ -102,18 +103,30 @@ fn take(state: &State, body: &[u8]) -> Result<TakenJson, Problem> {
     Ok(taken)
 }
 
-fn read(line: &[u8], now: Timestamp, cutoff: Option<Timestamp>) -> Result<Attempt, String> {
+/// Why a line was refused. Most lines of a long invalid body are only counted, so the text is made for those that are listed.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("the line is longer than {MAX_LINE_BYTES} bytes")]
+    TooLong,
+    #[error("the line is not valid UTF-8: {0}")]
+    NotUtf8(std::str::Utf8Error),
+    #[error(transparent)]
+    Invalid(ImportError),
+    #[error(transparent)]
+    Unrecordable(Unrecordable),
+    #[error("made before {}, the end of compaction: a snapshot may contain it already", rfc3339::format(*.0))]
+    Compacted(Timestamp),
+}
+
+fn read(line: &[u8], now: Timestamp, cutoff: Option<Timestamp>) -> Result<Attempt, Refusal> {
     if line.len() > MAX_LINE_BYTES {
-        return Err(format!("the line is longer than {MAX_LINE_BYTES} bytes"));
+        return Err(Refusal::TooLong);
     }
-    let text = std::str::from_utf8(line).map_err(|error| format!("the line is not valid UTF-8: {error}"))?;
-    let (attempt, _) = from_json_line(text, now).map_err(|error| error.to_string())?;
-    let attempt = attempt.bounded().map_err(|error| error.to_string())?.into_owned();
+    let text = std::str::from_utf8(line).map_err(Refusal::NotUtf8)?;
+    let (attempt, _) = from_json_line(text, now).map_err(Refusal::Invalid)?;
+    let attempt = attempt.bounded().map_err(Refusal::Unrecordable)?.into_owned();
     match cutoff.filter(|cutoff| attempt.attempted_at < *cutoff) {
-        Some(cutoff) => Err(format!(
-            "made before {}, the end of compaction: a snapshot may contain it already",
-            rfc3339::format(cutoff)
-        )),
+        Some(cutoff) => Err(Refusal::Compacted(cutoff)),
         None => Ok(attempt),
     }
 }
@@ -136,9 +149,9 @@ fn record(state: &State, attempt: &Attempt, now: Timestamp) -> Result<bool, Prob
 }
 
 impl TakenJson {
-    fn refuse(&mut self, line: u64, error: String) {
+    fn refuse(&mut self, line: u64, error: &Refusal) {
         match self.refused.len() < MAX_NAMED {
-            true => self.refused.push(RefusedJson { line, error }),
+            true => self.refused.push(RefusedJson { line, error: error.to_string() }),
             false => self.more_refused += 1,
         }
     }
