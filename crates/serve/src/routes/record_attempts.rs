@@ -115,7 +115,7 @@ enum Refusal {
     #[error(transparent)]
     Unrecordable(Unrecordable),
     #[error("made before {}, the end of compaction: a snapshot may contain it already", rfc3339::format(*.0))]
-    Compacted(Timestamp),
+    BeforeCutoff(Timestamp),
 }
 
 fn read(line: &[u8], now: Timestamp, cutoff: Option<Timestamp>) -> Result<Attempt, Refusal> {
@@ -126,7 +126,7 @@ fn read(line: &[u8], now: Timestamp, cutoff: Option<Timestamp>) -> Result<Attemp
     let (attempt, _) = from_json_line(text, now).map_err(Refusal::Invalid)?;
     let attempt = attempt.bounded().map_err(Refusal::Unrecordable)?.into_owned();
     match cutoff.filter(|cutoff| attempt.attempted_at < *cutoff) {
-        Some(cutoff) => Err(Refusal::Compacted(cutoff)),
+        Some(cutoff) => Err(Refusal::BeforeCutoff(cutoff)),
         None => Ok(attempt),
     }
 }
