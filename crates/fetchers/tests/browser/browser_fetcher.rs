@@ -735,7 +735,7 @@ async fn a_crash_ends_one_fetch_and_the_next_one_starts_a_new_browser() {
             until("no request arrived", || site.requests_of("/slow/50000") == 2).await;
             let tabs = descendants(second, "--type=renderer");
             assert!(!tabs.is_empty());
-            // Chromium's own pages in the window, which nobody sees, would take longer than a small page.
+            // No window has pages for its pop-ups: nobody sees them, and they take more work than a small page.
             assert_eq!(descendants(second, "--top-chrome-webui"), [0; 0]);
             tabs.into_iter().for_each(kill);
         };

@@ -103,7 +103,7 @@ fn take(state: &State, body: &[u8]) -> Result<TakenJson, Problem> {
     Ok(taken)
 }
 
-/// Why a line was refused. Most lines of a long invalid body are only counted, so the text is made for those that are listed.
+/// The reason why a line was refused. It becomes text only if the response lists the line.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error("the line is longer than {MAX_LINE_BYTES} bytes")]

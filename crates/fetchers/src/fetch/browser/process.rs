@@ -54,9 +54,9 @@ const FLAGS: &[&str] = &[
     "--no-service-autorun",
     "--disable-breakpad",
     "--disable-crash-reporter",
-    // HttpsUpgrades: a page requested by http is fetched by http, as in every other fetcher. WebUIOmnibox*: each page has a
-    // window, though nobody sees it, and each window would load pages for the pop-ups below its address bar, which takes
-    // twice as much of the processor as a small page.
+    // HttpsUpgrades: a page requested by http is fetched by http, as in every other fetcher.
+    // WebUIOmnibox*: each page has a window, which nobody sees. For the pop-ups below its address bar, each window would
+    // load pages, which take more of the processor than a small page does.
     "--disable-features=AutofillServerCommunication,CertificateTransparencyComponentUpdater,DialMediaRouteProvider,\
      DnsOverHttps,HttpsFirstBalancedModeAutoEnable,HttpsUpgrades,InterestFeedContentSuggestions,LensOverlay,\
      MediaRouter,NetworkTimeServiceQuerying,OptimizationGuideModelDownloading,OptimizationHints,\
