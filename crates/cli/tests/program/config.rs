@@ -171,42 +171,22 @@ fn no_command_shows_a_secret() {
         format!("{text}[[fetcher]]\nname = 'z'\nproxy = ['hunter2']\nsolver = 'hunter2'\ncost = -1\n"),
     );
     let data = place.data().display().to_string();
-    let url = "http://127.0.0.1:1/page";
+    let [url, solved, found] = ["page", "solved", "found"].map(|page| format!("http://127.0.0.1:1/{page}"));
     let mut seen = 0;
     for args in [
         &["config", "show", "--config", &file][..],
         &["config", "show", "--json", "--config", &file],
         &["config", "check", &file],
         &["config", "check", "--json", &bad],
-        &["select", "--config", &bad, url],
+        &["select", "--config", &bad, &url],
         &["fetchers", "--config", &file],
         &["fetchers", "--json", "--config", &file],
-        &["explain", "--config", &file, url],
-        &["explain", "--json", "--config", &file, url],
-        &["fetch", "--json", "--config", &file, "--allow-private-network", "--timeout", "2s", url],
-        &["fetch", "--fetcher", "farm", "--config", &file, "--allow-private-network", "--timeout", "2s", url],
-        &[
-            "fetch",
-            "--fetcher",
-            "solver",
-            "--config",
-            &file,
-            "--allow-private-network",
-            "--timeout",
-            "2s",
-            "http://127.0.0.1:1/b",
-        ],
-        &[
-            "fetch",
-            "--fetcher",
-            "finder",
-            "--config",
-            &file,
-            "--allow-private-network",
-            "--timeout",
-            "2s",
-            "http://127.0.0.1:1/c",
-        ],
+        &["explain", "--config", &file, &url],
+        &["explain", "--json", "--config", &file, &url],
+        &["fetch", "--json", "--config", &file, "--pace", "off", "--allow-private-network", &url],
+        &["fetch", "--fetcher", "farm", "--config", &file, "--pace", "off", "--allow-private-network", &url],
+        &["fetch", "--fetcher", "solver", "--config", &file, "--pace", "off", "--allow-private-network", &solved],
+        &["fetch", "--fetcher", "finder", "--config", &file, "--pace", "off", "--allow-private-network", &found],
         &["export"],
     ] {
         let variables =
