@@ -69,9 +69,10 @@ async fn a_flood_waits_is_reported_and_is_learned_later() {
         node.start(if n == 1 { tight.clone() } else { options() }).await.unwrap();
     }
     let mut rng = TestRng(31);
-    for _ in 0..20 {
+    for n in 1..=20 {
         record(&nodes[0], &mut rng, 100, 40);
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        // In messages of which at least one fits.
+        until("they are sent", || nodes[0].up().fleet.status().published >= 100 * n).await;
     }
     record(&nodes[2], &mut rng, 60, 40);
     until("the flood is seen", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.waiting > 0)).await;

@@ -17,7 +17,9 @@ impl Consumer {
             && is_moved
             && self.known_peers().into_iter().all(|node_id| {
                 let lost = self.seen.get(&node_id).and_then(|seen| seen.missing).is_some_and(|m| m.asked >= LOST_AFTER);
-                lost || self.holes(node_id).is_empty() && (node_id == self.own || !self.is_stale(node_id))
+                // What waits may be newer than what its node's last heartbeat announced, and so no hole.
+                !self.has_waiting(node_id)
+                    && (lost || self.holes(node_id).is_empty() && (node_id == self.own || !self.is_stale(node_id)))
             })
     }
 
