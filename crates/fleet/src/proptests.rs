@@ -629,6 +629,35 @@ async fn mixed(safeguards: Safeguards) -> f64 {
     world.evidence(2).distance(&expected).0
 }
 
+/// Messages may come before the heartbeat that announces them, and so are missed by nobody.
+#[test]
+fn a_node_has_not_converged_while_messages_wait() {
+    run(async {
+        let mut world = World::new(2, Safeguards::default()).await;
+        (world.options.limits.attempt_burst, world.options.limits.attempts_per_s) = (20.0, 0.02);
+        for n in 0..2 {
+            world.start(n).await;
+        }
+        let is_converged = |world: &World| world.nodes[1].live.as_ref().unwrap().consumer.is_converged();
+        world.record(0, 0);
+        world.publish(0).await;
+        world.read(1, usize::MAX).await;
+        world.repair_gaps(1).await;
+        assert!(is_converged(&world));
+        for round in 1..10 {
+            (0..5).for_each(|k| world.record(0, round * 100 + k));
+            world.publish(0).await;
+        }
+        world.read(1, usize::MAX).await;
+        assert!(!is_converged(&world), "no heartbeat has announced what waits");
+        world.clock.set(later(3_600_000));
+        assert!(!world.settle().await, "an hour is enough for some of it");
+        world.clock.set(later(2 * 3_600_000));
+        assert!(world.settle().await);
+        assert!(world.distance().await <= 1e-9);
+    });
+}
+
 #[test]
 fn each_safeguard_is_needed() {
     let all = Safeguards::default();
