@@ -199,6 +199,7 @@ fn no_command_shows_a_secret() {
             ran.stdout,
             ran.stderr
         );
+        assert!(args[0] != "fetch" || ran.stderr.contains("0 delivered, 1 failed"), "{args:?}: {}", ran.stderr);
     }
     assert!(seen > 2000, "the commands said something");
     let shown = config(
