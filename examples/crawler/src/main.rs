@@ -2,7 +2,7 @@
 //! links of every page, all cores. It crawls the demo sites on this machine: first with one fetcher for all pages, as a
 //! crawler without fetchwise does, and then with fetchwise choosing. The sites count the refused requests.
 //!
-//! `cargo run --release --example crawler --features browser -- [SECONDS]`
+//! `cargo run --release -p fetchwise-example-crawler -- [SECONDS]`
 //!
 //! Storing pages, and forgetting known URLs when memory gets short, are left out: fetchwise has no part in them.
 
