@@ -5,18 +5,25 @@ PREFIX ?= /usr/local
 # What `install` installs and `limiters` measures: a program that is built already, or nothing, and they build one.
 PROGRAM ?=
 FUZZ_SECONDS ?= 60
-# The test binaries that need programs from outside.
-SYSTEM_TESTS := --test browser --test nats --test system
-# The tests of other binaries that need Chromium, Python or yt-dlp, by words in their names. `make test` runs them too, where it can.
-SYSTEM_TESTS_ELSEWHERE := --test fetchers --test hostile --test program -- browser python yt_dlp:: page:: signals::
-# Further arguments of `cargo test` for `test` and `test-system`, such as --no-fail-fast or --test program.
+# The packages that are tested. Benchmarks and the example crawler bring libraries of others, which no test needs.
+TESTED := --locked --workspace --exclude fetchwise-benches --exclude fetchwise-example-crawler --all-features
+# cargo-nextest where it is installed; CARGO_NEXTEST= says that it is not.
+CARGO_NEXTEST ?= $(shell command -v cargo-nextest)
+# The profile in .config/nextest.toml: default, gate or long.
+PROFILE ?= default
+# What plain `cargo test` builds, and the tests with programs of others.
+ALL_TARGETS := --lib --bins --examples --test '*'
+# Further arguments of the test runner for `test` and `test-system`, such as --no-fail-fast or --test program.
 TEST_FLAGS ?=
 # The packages that `make test-system` builds and tests as they are installed.
 BINDINGS ?= python node
 # Many tests wait for servers and pauses more than they compute.
 export RUST_TEST_THREADS ?= $(shell echo $$((4 + 2 * $$(getconf _NPROCESSORS_ONLN))))
-# The cases of a property test, unless it sets its own number. Some run a multiple or a part of it. CI runs four times as many.
+export NEXTEST_TEST_THREADS ?= $(RUST_TEST_THREADS)
+# The cases of a property test, unless it sets its own number. Some run a multiple or a part of it. They are the same cases every time;
+# `.ci/run long` draws another seed for each run.
 export PROPTEST_CASES ?= 64
+export PROPTEST_RNG_SEED ?= 1
 SKIPPED_LIST = $(abspath $(or $(CARGO_TARGET_DIR),target))/skipped-tests.txt
 # Arguments of the report: --quick, --full, --only SUBJECT, --out DIR.
 BENCH_REPORT ?=
@@ -32,12 +39,17 @@ help: ## List the targets
 
 test: ## Run the tests that need nothing but Rust (and those with Chromium or Python, where these are installed)
 	@mkdir -p $(dir $(SKIPPED_LIST)) && rm -f $(SKIPPED_LIST)
-	FETCHWISE_SKIPPED_LIST=$(SKIPPED_LIST) $(CARGO) test --locked --workspace --all-features $(TEST_FLAGS)
+ifneq ($(CARGO_NEXTEST),)
+	FETCHWISE_SKIPPED_LIST=$(SKIPPED_LIST) $(CARGO) nextest run $(TESTED) $(if $(filter default,$(PROFILE)),,$(ALL_TARGETS)) --profile $(PROFILE) $(TEST_FLAGS)
+	$(CARGO) test $(TESTED) --doc
+else
+	FETCHWISE_SKIPPED_LIST=$(SKIPPED_LIST) $(CARGO) test $(TESTED) $(TEST_FLAGS)
+	$(if $(filter default,$(PROFILE)),,FETCHWISE_SKIPPED_LIST=$(SKIPPED_LIST) $(CARGO) test $(TESTED) --test system $(TEST_FLAGS))
+endif
 	@if [ -f $(SKIPPED_LIST) ]; then echo; sort $(SKIPPED_LIST) | uniq -c | sed 's/^ *\([0-9]*\) \(.*\)/SKIPPED: \2: \1/'; fi
 
-test-system: chromium nats-server nginx prometheus yt-dlp warc-tools ## Install Chromium, NATS, nginx, Prometheus, yt-dlp, warcio and pywb where missing, and run the tests that need them, or the Python or Node package
-	FETCHWISE_SYSTEM_TESTS=1 $(CARGO) test --locked --workspace --all-features $(TEST_FLAGS) $(SYSTEM_TESTS)
-	$(if $(SYSTEM_TESTS_ELSEWHERE),FETCHWISE_SYSTEM_TESTS=1 $(CARGO) test --locked --workspace --all-features $(TEST_FLAGS) $(SYSTEM_TESTS_ELSEWHERE))
+test-system: chromium nats-server nginx prometheus yt-dlp warc-tools ## Install Chromium, NATS, nginx, Prometheus, yt-dlp, warcio and pywb where missing, and run all tests, and those of the Python and Node packages
+	FETCHWISE_SYSTEM_TESTS=1 $(MAKE) test PROFILE=long
 	$(if $(BINDINGS),$(MAKE) $(BINDINGS))
 
 check: ## Check format, lints and unit tests of the crates that changed on this branch (since main)
@@ -89,13 +101,13 @@ fmt: ## Format the code
 	$(CARGO) fmt --manifest-path .ci/public-api/Cargo.toml
 
 clippy: ## Lint everything, with every feature and with each alone
-	.ci/run clippy features
+	.ci/run clippy selector features
 
 doc: ## Build the API documentation
-	.ci/run docs
+	.ci/run html
 
 fuzz: ## Run each fuzz target for FUZZ_SECONDS (60)
-	FUZZ_SECONDS=$(FUZZ_SECONDS) .ci/run tools fuzz
+	FUZZ_SECONDS=$(FUZZ_SECONDS) .ci/fuzz
 
 fault-suite: ## Run the log's fault suite, the long way, and write its summary into docs/reports/reliability.md
 	.ci/fault-suite docs/reports/reliability.md
@@ -158,5 +170,5 @@ install: ## Install the program with every feature, its manual pages and complet
 release: ## Do all of a release but the upload, into target/artifacts
 	.ci/release
 
-ci: ## Run all that CI runs
+ci: ## Run the gate, as CI does for each change (`.ci/run long` is what it does every night)
 	.ci/run
