@@ -32,7 +32,7 @@ LIMITERS ?=
 SHELL_PAGES := crates/testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-system check book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo fleet-testbed bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures terminal-pictures crawl chromium nginx nats-server prometheus yt-dlp limits limiters fleet-queue warc-tools peers python node examples install release ci
+.PHONY: help test list-tests test-system check book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo fleet-testbed bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures terminal-pictures crawl chromium nginx nats-server prometheus yt-dlp limits limiters fleet-queue warc-tools peers python node examples install release ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,10 @@ else
 	$(if $(filter default,$(PROFILE)),,FETCHWISE_SKIPPED_LIST=$(SKIPPED_LIST) $(CARGO) test $(TESTED) --test system $(TEST_FLAGS))
 endif
 	@if [ -f $(SKIPPED_LIST) ]; then echo; sort $(SKIPPED_LIST) | uniq -c | sed 's/^ *\([0-9]*\) \(.*\)/SKIPPED: \2: \1/'; fi
+
+# For .ci/tiers: what nextest says of each test, as JSON.
+list-tests:
+	@$(CARGO) nextest list $(TESTED) $(ALL_TARGETS) --profile $(PROFILE) --message-format json
 
 test-system: chromium nats-server nginx prometheus yt-dlp warc-tools ## Install Chromium, NATS, nginx, Prometheus, yt-dlp, warcio and pywb where missing, and run all tests, and those of the Python and Node packages
 	FETCHWISE_SYSTEM_TESTS=1 $(MAKE) test PROFILE=long

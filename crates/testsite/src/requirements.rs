@@ -4,8 +4,7 @@
 //! prints at its end.
 //!
 //! Invariants: a test that is skipped prints `SKIPPED`, and adds a line to the file that `FETCHWISE_SKIPPED_LIST` names.
-//! If `FETCHWISE_SYSTEM_TESTS` is set, a missing program fails the test. The Makefile selects these tests for that tier
-//! by the words "browser" and "python" in their names.
+//! If `FETCHWISE_SYSTEM_TESTS` is set, a missing program fails the test.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
