@@ -28,7 +28,7 @@ use crate::scratch::{CollectedEvidence, MatchPosition, Scratch};
 use crate::short_text;
 use crate::verdict::CONTENT_CHARS;
 use fetchwise_types::fetch_result::BlockKind;
-use fetchwise_types::response::{Page, header};
+use fetchwise_types::response::{Page, header, media_type};
 
 /// Visible characters below which a page with a password field may be a login form in front of the content.
 const LOGIN_WALL_CHARS: u32 = 600;
@@ -65,7 +65,7 @@ pub(super) fn inspect(
     let charset = lower(content_type, body, scratch);
 
     let mut verdict = Verdict {
-        is_html: sniff::is_html(content_type, &scratch.lower),
+        is_html: sniff::is_html(media_type(page.headers), &scratch.lower),
         bytes: u32::try_from(body.len()).unwrap_or(u32::MAX),
         text_complete: true,
         ..Verdict::default()

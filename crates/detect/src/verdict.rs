@@ -12,7 +12,7 @@ use crate::html::visibility::PagePart;
 use crate::rules::strength::Grade;
 use fetchwise_types::fetch_result::BlockKind;
 use fetchwise_types::heuristic::{Heuristic, is_of_response};
-use fetchwise_types::response::{Page, header};
+use fetchwise_types::response::{Page, header, media_type};
 
 /// Minimum visible characters of a page that counts as content.
 pub const CONTENT_CHARS: u32 = 200;
@@ -195,11 +195,8 @@ pub fn heuristics(page: &Page<'_>, verdict: &Verdict, out: &mut Vec<Heuristic>) 
         let known = SERVERS.iter().filter(|(part, _)| server.contains(part));
         out.extend(known.map(|(_, kind)| Heuristic::flag(*kind)));
     }
-    if let Some(content_type) = header(page.headers, "content-type") {
-        let essence = crate::html::sniff::essence(content_type);
-        if !essence.is_empty() && essence.len() <= 100 {
-            out.push(Heuristic::new("content_type", essence.to_ascii_lowercase()));
-        }
+    if let Some(essence) = media_type(page.headers).filter(|essence| essence.len() <= 100) {
+        out.push(Heuristic::new("content_type", essence.to_ascii_lowercase()));
     }
     let flags = [
         (verdict.block_type == Some(BlockKind::Challenge), "has_captcha"),

@@ -22,6 +22,33 @@ pub fn header<'a>(headers: &'a [Header], name: &str) -> Option<&'a str> {
     headers.iter().find(|h| h.name.eq_ignore_ascii_case(name)).map(|h| h.value.as_str())
 }
 
+/// Returns the media type of a response as it was sent, without parameters: the last valid one of all `Content-Type`
+/// lines and of the values in a line, as in browsers. `None` if no value is a media type. The bytes decide then, as they
+/// do without the header.
+///
+/// ```
+/// use fetchwise_types::response::{Header, media_type};
+///
+/// let of = |value: &str| media_type(&[Header::new("Content-Type", value)]).map(str::to_owned);
+/// assert_eq!(of("text/html; charset=utf-8").as_deref(), Some("text/html"));
+/// assert_eq!(of("text/plain, text/html").as_deref(), Some("text/html"));
+/// assert_eq!(of("text/html charset=utf-8"), None);
+/// ```
+pub fn media_type(headers: &[Header]) -> Option<&str> {
+    let lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("content-type"));
+    lines.flat_map(|header| header.value.split(',')).filter_map(essence).last()
+}
+
+/// Returns the media type at the beginning of a value, if it is a valid one other than `*/*`.
+fn essence(value: &str) -> Option<&str> {
+    let essence = value.split(';').next()?.trim_matches([' ', '\t', '\r', '\n']);
+    let (kind, subtype) = essence.split_once('/')?;
+    let is_token = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    };
+    (is_token(kind) && is_token(subtype) && essence != "*/*").then_some(essence)
+}
+
 /// A response to judge.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Page<'a> {
@@ -35,4 +62,36 @@ pub struct Page<'a> {
     pub headers: &'a [Header],
     /// The body after content decoding, possibly only its beginning.
     pub body: &'a [u8],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_valid_media_type_counts() {
+        for (lines, expected) in [
+            (&["text/html"][..], Some("text/html")),
+            (&[" Text/HTML ;charset=utf-8"], Some("Text/HTML")),
+            (&["text/html,text/html"], Some("text/html")),
+            (&["text/html;charset=utf-8, text/plain"], Some("text/plain")),
+            (&["text/plain", "text/html"], Some("text/html")),
+            (&["text/html, */*"], Some("text/html")),
+            (&["text/html", "nonsense"], Some("text/html")),
+            (&["application/ld+json"], Some("application/ld+json")),
+            (&["text/html charset=utf-8"], None),
+            (&["text/html: charset=utf-8"], None),
+            (&["html"], None),
+            (&["text/"], None),
+            (&["/html"], None),
+            (&["text/html/x"], None),
+            (&["*/*"], None),
+            (&["(null)"], None),
+            (&[""], None),
+            (&[], None),
+        ] {
+            let headers: Vec<Header> = lines.iter().map(|line| Header::new("Content-Type", *line)).collect();
+            assert_eq!(media_type(&headers), expected, "{lines:?}");
+        }
+    }
 }

@@ -196,14 +196,109 @@ fn header_charset(content_type: &str) -> Option<&'static Encoding> {
     label_after(&content_type.as_bytes()[at + 7..])
 }
 
-/// Returns the charset that a `<meta>` in `window` names.
+/// Returns the charset that a `<meta>` in `window` names, by the prescan of the HTML standard: not one in a comment, and
+/// not one of another element, such as a script's.
 fn meta_charset(window: &[u8]) -> Option<&'static Encoding> {
+    if !names_a_charset(window) {
+        return None;
+    }
+    let mut rest = window;
+    while let Some(at) = memchr::memchr(b'<', rest) {
+        rest = &rest[at + 1..];
+        match rest {
+            // The two dashes that begin a comment may be those that end it.
+            [b'!', b'-', b'-', ..] => rest = &rest[memchr::memmem::find(&rest[1..], b"-->")? + 4..],
+            [b'!' | b'?', ..] => rest = &rest[memchr::memchr(b'>', rest)? + 1..],
+            [b'/', letter, ..] | [letter, ..] if letter.is_ascii_alphabetic() => {
+                let is_meta = rest.get(..4).is_some_and(|name| name.eq_ignore_ascii_case(b"meta"))
+                    && rest.get(4).is_some_and(|byte| byte.is_ascii_whitespace() || *byte == b'/');
+                let ends_name = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'>';
+                rest = if is_meta { &rest[4..] } else { &rest[rest.iter().position(ends_name)?..] };
+                let found = if is_meta { declared(&mut rest) } else { skip_attributes(&mut rest) };
+                if found.is_some() {
+                    return found;
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Returns whether a charset is named anywhere, which vector instructions tell.
+fn names_a_charset(window: &[u8]) -> bool {
     static CHARSET: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"charset"));
     let mut lower = [0; META_WINDOW];
-    let lower = lower.get_mut(..window.len())?;
+    let Some(lower) = lower.get_mut(..window.len()) else { return false };
     lower.copy_from_slice(window);
     lower.make_ascii_lowercase();
-    CHARSET.find_iter(lower).find_map(|at| label_after(&window[at + 7..]))
+    CHARSET.find(lower).is_some()
+}
+
+/// Reads the attributes of a `<meta>`, and returns the charset that they declare.
+fn declared(rest: &mut &[u8]) -> Option<&'static Encoding> {
+    let (mut charset, mut of_content, mut is_pragma) = (None, None, false);
+    while let Some((name, value)) = attribute(rest) {
+        if name.eq_ignore_ascii_case(b"http-equiv") {
+            is_pragma |= value.eq_ignore_ascii_case(b"content-type");
+        } else if name.eq_ignore_ascii_case(b"charset") {
+            charset = charset.or_else(|| Encoding::for_label(value));
+        } else if name.eq_ignore_ascii_case(b"content") {
+            of_content = of_content.or_else(|| charset_in(value));
+        }
+    }
+    charset.or(of_content.filter(|_| is_pragma))
+}
+
+/// Skips the attributes of another element, whose quoted values may hold tags.
+fn skip_attributes(rest: &mut &[u8]) -> Option<&'static Encoding> {
+    while attribute(rest).is_some() {}
+    None
+}
+
+/// Reads the next attribute of a tag: its name and its value, which may be empty. `None` at the end of the tag.
+fn attribute<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'/';
+    let bytes = *rest;
+    let start = bytes.iter().position(|byte| !is_space(byte)).unwrap_or(bytes.len());
+    let bytes = &bytes[start..];
+    if bytes.first().is_none_or(|byte| *byte == b'>') {
+        *rest = bytes;
+        return None;
+    }
+    // An equals sign at the beginning belongs to the name.
+    let ends_name = |byte: &u8| is_space(byte) || *byte == b'=' || *byte == b'>';
+    let end = bytes[1..].iter().position(ends_name).map_or(bytes.len(), |at| at + 1);
+    let (name, after) = bytes.split_at(end);
+    let Some(value) = after.trim_ascii_start().strip_prefix(b"=") else {
+        *rest = after;
+        return Some((name, b""));
+    };
+    let value = value.trim_ascii_start();
+    let (value, after) = match value {
+        [quote @ (b'"' | b'\''), quoted @ ..] => {
+            let end = memchr::memchr(*quote, quoted).unwrap_or(quoted.len());
+            (&quoted[..end], quoted.get(end + 1..).unwrap_or_default())
+        }
+        _ => {
+            let end = value.iter().position(|byte| byte.is_ascii_whitespace() || *byte == b'>');
+            value.split_at(end.unwrap_or(value.len()))
+        }
+    };
+    *rest = after;
+    Some((name, value))
+}
+
+/// Returns the charset in the value of a `<meta http-equiv="content-type">`.
+fn charset_in(content: &[u8]) -> Option<&'static Encoding> {
+    let mut rest = content;
+    while let Some(at) = find_ascii(rest, b"charset") {
+        rest = &rest[at + 7..];
+        if let Some(encoding) = label_after(rest) {
+            return Some(encoding);
+        }
+    }
+    None
 }
 
 /// Reads `= "label"` with optional spaces and quotes.
@@ -252,6 +347,51 @@ mod tests {
         assert_eq!((meta.encoding.name(), meta.counting), ("Shift_JIS", Counting::ShiftJis));
         assert_eq!(Charset::of(None, b"<p>").encoding.name(), "UTF-8");
         assert_eq!(Charset::of(Some("text/html; charset=klingon"), b"<p>").encoding.name(), "UTF-8");
+    }
+
+    /// A script's charset was taken for the page's: a wall in windows-1251 was read as UTF-8, so that no word of it was
+    /// known.
+    #[test]
+    fn only_a_meta_outside_of_comments_declares_the_page() {
+        let meta = "<meta charset=windows-1251>";
+        for before in [
+            r#"<script charset="utf-8" src=a.js></script>"#,
+            r#"<link rel=stylesheet charset='utf-8' href="b.css"/>"#,
+            "<!-- <meta charset=utf-8> -->",
+            "<!--><!---><!DOCTYPE html>",
+            r#"<!-- charset="utf-8" --><?xml version="1.0" encoding="utf-8"?>"#,
+            r#"<a title="<meta charset=utf-8>">"#,
+            r#"<meta name=a content="text/html; charset=utf-8">"#,
+            "<meta charset=klingon>",
+            r#"<meta data-charset="utf-8" name="charset" content="utf-8">"#,
+            "1 < 2 <3 < /<>",
+            "</script charset=utf-8>",
+            "<metadata charset=utf-8>",
+            "charset=utf-8",
+        ] {
+            let page = format!("{before}{meta}");
+            assert_eq!(Charset::of(Some("text/html"), page.as_bytes()).encoding.name(), "windows-1251", "{page}");
+        }
+        for declaration in [
+            "<META CHARSET = 'windows-1251' />",
+            "<meta/charset=windows-1251 />",
+            "<meta\ncharset=\"windows-1251\"",
+            "<meta content='text/html; charset=windows-1251' http-equiv=Content-Type>",
+            "<meta http-equiv='content-type' content='charset; charset = \"windows-1251\"'>",
+            "<meta name=a content=b charset=windows-1251>",
+        ] {
+            assert_eq!(Charset::of(None, declaration.as_bytes()).encoding.name(), "windows-1251", "{declaration}");
+        }
+        for none in [
+            "<meta",
+            "<meta charset",
+            "<meta charset=",
+            "<!-- <meta charset=koi8-r>",
+            "<a href='<meta charset=koi8-r>",
+            "<",
+        ] {
+            assert_eq!(Charset::of(None, none.as_bytes()).encoding.name(), "UTF-8", "{none}");
+        }
     }
 
     #[test]

@@ -38,27 +38,21 @@ const BINARY: &[&[u8]] = &[
     b"wOF2",
 ];
 
-/// Returns whether `body` is HTML: by its bytes if they are clear, else by the declared type, else by its tags. `body`
-/// starts after any byte order mark and is not in UTF-16.
-pub(crate) fn is_html(content_type: Option<&str>, body: &[u8]) -> bool {
+/// Returns whether `body` is HTML: by its bytes if they are clear, else by the declared media type, else by its tags.
+/// `body` starts after any byte order mark and is not in UTF-16.
+pub(crate) fn is_html(media_type: Option<&str>, body: &[u8]) -> bool {
     if BINARY.iter().any(|magic| body.starts_with(magic)) {
         return false;
     }
     let head = &body[..body.len().min(WINDOW)];
-    let essence = content_type.map(essence).filter(|e| !e.is_empty());
-    match essence {
+    match media_type {
         Some(e) if is(e, "text/html") || is(e, "application/xhtml+xml") => !is_data(head),
         // XML with an html root is XHTML under another name.
         Some(e) if is(e, "text/xml") || is(e, "application/xml") => has_html_root(head),
-        Some(e) if is(e, "application/octet-stream") || is(e, "unknown/unknown") || is(e, "*/*") => has_html_root(head),
+        Some(e) if is(e, "application/octet-stream") || is(e, "unknown/unknown") => has_html_root(head),
         Some(_) => false,
         None => body.is_empty() || (!is_data(head) && looks_like_html(head)),
     }
-}
-
-/// Returns the media type without its parameters.
-pub(crate) fn essence(content_type: &str) -> &str {
-    content_type.split([';', ',']).next().unwrap_or("").trim()
 }
 
 fn is(essence: &str, name: &str) -> bool {
@@ -127,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_declared_type_decides_unless_the_bytes_are_clear() {
-        assert!(is_html(Some("text/html; charset=utf-8"), b"hello"));
+        assert!(is_html(Some("text/html"), b"hello"));
         assert!(is_html(Some("application/xhtml+xml"), b"<?xml version='1.0'?><html>"));
         assert!(is_html(Some("application/xml"), b"<?xml version='1.0'?>\n<html xmlns='...'>"));
         assert!(!is_html(Some("application/xml"), b"<?xml version='1.0'?><rss>"));

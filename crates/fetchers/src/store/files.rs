@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Delivered, Store};
 use fetchwise_types::heuristic::url::{UrlFeatures, identity};
-use fetchwise_types::response::header;
+use fetchwise_types::response::media_type;
 
 /// Maximum length of the readable part of a name.
 const MAX_STEM: usize = 80;
@@ -38,7 +38,7 @@ impl Files {
     }
 
     /// Returns the path of `url`'s page below the folder.
-    fn name(url: &Url, content_type: Option<&str>) -> PathBuf {
+    fn name(url: &Url, media_type: Option<&str>) -> PathBuf {
         let host = clean(url.host_str().unwrap_or("unknown"));
         let path = url.path().trim_matches('/');
         let suffix = UrlFeatures::extract(url).ok().and_then(|features| features.suffix);
@@ -51,7 +51,7 @@ impl Files {
         let query = if url.query().is_some() { "_q" } else { "" };
         let extension = match &suffix {
             Some(suffix) => suffix.as_str().to_owned(),
-            None => extension_of(content_type).to_owned(),
+            None => extension_of(media_type).to_owned(),
         };
         // The hash distinguishes URLs that cleaning made equal: case, queries, ports, long paths.
         let hash = xxh3_64(identity(url).as_bytes());
@@ -61,7 +61,7 @@ impl Files {
 
 impl Store for Files {
     fn put(&self, page: &Delivered<'_>) -> io::Result<PathBuf> {
-        let path = self.dir.join(Self::name(page.url, header(&page.response.headers, "content-type")));
+        let path = self.dir.join(Self::name(page.url, media_type(&page.response.headers)));
         let folder = path.parent().unwrap_or(&self.dir);
         fs::create_dir_all(folder)?;
         let body = || BufReader::with_capacity(COPY_CHUNK, page.response.body.reader());
@@ -128,10 +128,9 @@ fn clean(text: &str) -> String {
     if kept.starts_with('-') { kept.replacen('-', "_", 1) } else { kept }
 }
 
-/// Returns the file extension for a content type.
-fn extension_of(content_type: Option<&str>) -> &'static str {
-    let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    match essence.as_str() {
+/// Returns the file extension for a media type.
+fn extension_of(media_type: Option<&str>) -> &'static str {
+    match media_type.unwrap_or_default().to_ascii_lowercase().as_str() {
         "text/html" | "application/xhtml+xml" => ".html",
         "text/plain" => ".txt",
         "application/json" => ".json",
@@ -154,13 +153,13 @@ fn extension_of(content_type: Option<&str>) -> &'static str {
 mod tests {
     use super::*;
 
-    fn name(url: &str, content_type: &str) -> String {
-        Files::name(&Url::parse(url).unwrap(), Some(content_type)).to_string_lossy().into_owned()
+    fn name(url: &str, media_type: &str) -> String {
+        Files::name(&Url::parse(url).unwrap(), Some(media_type)).to_string_lossy().into_owned()
     }
 
     #[test]
     fn names_are_readable_and_stay_inside() {
-        let plain = name("http://e.org/wiki/Rust", "text/html; charset=utf-8");
+        let plain = name("http://e.org/wiki/Rust", "Text/HTML");
         assert!(plain.starts_with("e.org/wiki_Rust-") && plain.ends_with(".html"), "{plain}");
         assert!(name("http://e.org/a/b.PDF", "text/html").ends_with(".pdf"));
         assert!(name("http://e.org/", "text/html").starts_with("e.org/index-"));

@@ -38,7 +38,7 @@ use super::{FetchError, FetchFuture, Fetcher, LimitMet, Request, Response};
 use crate::fetch::browser::page_load::{Failure, LoadTimeouts, PageLoad};
 use cdp::{Cdp, Event};
 use fetchwise_types::attempt::error_kind::ErrorKind;
-use fetchwise_types::response::Header;
+use fetchwise_types::response::{Header, media_type};
 use process::Process;
 use protocol::{CloseBrowser, CloseTarget, GetVersion, SetDiscoverTargets, Version};
 use tab::{Identity, LoadedPage, Tab};
@@ -493,14 +493,9 @@ fn respond(loaded: LoadedPage, requested: &Url, duration: Duration) -> Result<Re
 
 /// Declares UTF-8: the document's text is in UTF-8, whatever the server's bytes were in.
 fn declare_utf8(headers: &mut Vec<Header>) {
-    let content_type = headers.iter_mut().find(|h| h.name.eq_ignore_ascii_case("content-type"));
-    match content_type {
-        Some(header) => {
-            let essence = header.value.split(';').next().unwrap_or_default().trim();
-            header.value = format!("{essence}; charset=utf-8");
-        }
-        None => headers.push(Header::new("content-type", "text/html; charset=utf-8")),
-    }
+    let value = format!("{}; charset=utf-8", media_type(headers).unwrap_or("text/html"));
+    headers.retain(|header| !header.name.eq_ignore_ascii_case("content-type"));
+    headers.push(Header::new("content-type", value));
 }
 
 impl Fetcher for BrowserFetcher {

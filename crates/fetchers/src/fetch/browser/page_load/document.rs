@@ -1,7 +1,7 @@
 //! The document of a navigation of the main frame, and the meaning of its headers.
 
 use fetchwise_types::heuristic::url::site_of;
-use fetchwise_types::response::{Header, header};
+use fetchwise_types::response::{Header, header, media_type};
 
 /// A navigation of the main frame, and its response.
 #[derive(Clone, Debug, Default)]
@@ -48,11 +48,8 @@ pub(super) fn is_same_site(one: &str, other: &str) -> bool {
 pub(super) fn is_rendered(headers: &[Header]) -> bool {
     let attachment = header(headers, "content-disposition")
         .is_some_and(|v| v.trim_start().get(..10).is_some_and(|start| start.eq_ignore_ascii_case("attachment")));
-    let essence = header(headers, "content-type")
-        .and_then(|v| v.split(';').next())
-        .map(|v| v.trim().to_ascii_lowercase())
-        .filter(|v| v.contains('/'));
+    let is = |essence: &str, name: &str| essence.eq_ignore_ascii_case(name);
     // Without a type the browser inspects the bytes. It would download what it does not render, and that ends as
     // cancelled.
-    !attachment && essence.is_none_or(|e| e == "text/html" || e == "application/xhtml+xml")
+    !attachment && media_type(headers).is_none_or(|e| is(e, "text/html") || is(e, "application/xhtml+xml"))
 }
