@@ -18,8 +18,10 @@ use http::{HeaderMap, HeaderValue};
 use url::{Host, Url};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Maximum number of cookies per chain; further ones are ignored.
-const MAX_COOKIES: usize = 64;
+use super::set_cookie;
+
+/// Maximum number of cookies per chain, as in browsers; further ones are ignored.
+const MAX_COOKIES: usize = 180;
 
 /// Maximum bytes of all cookies per chain: servers accept no longer request heads.
 const MAX_BYTES: usize = 16 << 10;
@@ -35,11 +37,11 @@ pub(super) struct Cookies {
 }
 
 impl Cookies {
-    /// Applies the cookies that a response of `url` sets and deletes. A line is ignored if it is not a cookie (or not
-    /// UTF-8), if `url` may not set it, or if there is no room for it.
+    /// Applies the cookies that a response of `url` sets and deletes. A line is ignored if it is not a cookie, if `url` may
+    /// not set it, or if there is no room for it.
     pub(super) fn keep(&mut self, headers: &HeaderMap, url: &Url) {
         for line in headers.get_all(SET_COOKIE) {
-            if let Some(cookie) = std::str::from_utf8(line.as_bytes()).ok().and_then(|line| read(line, url)) {
+            if let Some(cookie) = set_cookie::readable(line.as_bytes()).and_then(|line| read(&line, url)) {
                 insert(self.jar.get_or_insert_default(), cookie, url);
             }
         }
@@ -59,12 +61,13 @@ impl Cookies {
         for pair in configured.map(HeaderValue::as_bytes).unwrap_or_default().split(|&byte| byte == b';') {
             let pair = pair.trim_ascii();
             let name = pair.split(|&byte| byte == b'=').next().unwrap_or(pair).trim_ascii_end();
-            if !pair.is_empty() && kept.iter().all(|cookie| cookie.name().as_bytes() != name) {
+            let is_replaced = kept.iter().any(|cookie| set_cookie::sent(cookie.name(), "") == [name, b"="].concat());
+            if !pair.is_empty() && !is_replaced {
                 pairs.push(pair);
             }
         }
-        let set: Vec<String> = kept.iter().map(|cookie| format!("{}={}", cookie.name(), cookie.value())).collect();
-        pairs.extend(set.iter().map(String::as_bytes));
+        let set: Vec<Vec<u8>> = kept.iter().map(|cookie| set_cookie::sent(cookie.name(), cookie.value())).collect();
+        pairs.extend(set.iter().map(Vec::as_slice));
         let mut header = HeaderValue::from_bytes(&pairs.join(&b"; "[..])).ok()?;
         // A secret: not to be printed, nor to be put into HPACK's table.
         header.set_sensitive(true);
@@ -195,7 +198,7 @@ mod tests {
 
     #[test]
     fn there_is_no_jar_until_a_cookie_is_set() {
-        for lines in [&[][..], &["no cookie"], &["=x"], &["a=b; Domain=b.example"]] {
+        for lines in [&[][..], &[""], &["="], &["a=b; Domain=b.example"]] {
             let cookies = after("http://a.example/", lines);
             assert!(cookies.jar.is_none() && cookies.fingerprint() == 0, "{lines:?}");
             assert_eq!(cookies.header(&url("http://a.example/"), Some(&HeaderValue::from_static("x=y"))), None);
@@ -219,12 +222,23 @@ mod tests {
             ("a=\"b c\"; HttpOnly; SameSite=Strict", from, "a=\"b c\""),
             ("gr\u{fc}n=\u{e4}", from, "gr\u{fc}n=\u{e4}"),
             ("empty=", from, "empty="),
+            ("no name", from, "no name"),
+            ("=x", from, "x"),
         ] {
             assert_eq!(from_to(from, line, to), expected, "{line} to {to}");
         }
         assert_eq!(from_to("http://10.0.0.1/", "a=b; Domain=10.0.0.1", "http://10.0.0.1:81/"), "a=b");
         assert_eq!(from_to("http://10.0.0.1/", "a=b; Domain=0.0.1", "http://10.0.0.1/"), "");
         assert_eq!(from_to("http://[2001:db8::1]/", "a=b", "http://[2001:db8::1]/"), "a=b");
+    }
+
+    #[test]
+    fn a_cookie_goes_back_with_the_bytes_with_which_it_came() {
+        let mut headers = HeaderMap::new();
+        headers.append(SET_COOKIE, HeaderValue::from_bytes(b"s=\xe4\xf6; Path=/").unwrap());
+        let mut cookies = Cookies::default();
+        cookies.keep(&headers, &url("http://a.example/"));
+        assert_eq!(cookies.header(&url("http://a.example/x"), None).unwrap().as_bytes(), b"s=\xe4\xf6");
     }
 
     #[test]
@@ -293,9 +307,13 @@ mod tests {
         assert_eq!(sent(&cookies, from), "a=3; b=2", "these are other cookies");
         set(&mut cookies, from, &["a=gone; Max-Age=0", "b=gone; Expires=Thu, 01 Jan 1970 00:00:00 GMT"]);
         assert_eq!((sent(&cookies, from), cookies.fingerprint()), (String::new(), 0));
-        for past in
-            ["Max-Age=-1", "Max-Age=0; Expires=Fri, 01 Jan 2100 00:00:00 GMT", "Expires=Thu, 01-Jan-70 00:00:00 GMT"]
-        {
+        for past in [
+            "Max-Age=-1",
+            "Max-Age=0; Expires=Fri, 01 Jan 2100 00:00:00 GMT",
+            "Expires=Thu, 01-Jan-70 00:00:00 GMT",
+            "Expires=Thu, 1 Jan 1970 00:00:00 UTC",
+            "Expires=Tue, 01 January 1980 1:00:00",
+        ] {
             assert_eq!(from_to(from, &format!("a=b; {past}"), from), "", "{past}");
         }
         for lasting in

@@ -4,10 +4,11 @@
 //! Invariants: memory does not grow with the body. Both the received and the decoded bytes are counted, so neither an
 //! endless body nor a small one that expands to gigabytes exceeds `max_body` or `max_decompression_ratio`.
 //!
-//! Errors of servers are handled as in browsers. An unknown coding leaves the body as it is. A body labelled gzip or
-//! zstd that does not begin like one is taken as it is. `deflate` is zlib or raw, by its first bytes. Bytes after the
-//! end of a gzip member are ignored. A coding that breaks off or is damaged yields the part that could be decoded, with
-//! `truncated`.
+//! Errors of servers are handled as in browsers, or better. A body labelled gzip or zstd that does not begin like one is
+//! taken as it is, and one under an unknown coding is decoded if it begins like gzip or zstd. `deflate` is zlib or raw,
+//! by its first bytes, and so is a body labelled gzip. All members of gzip are read; checksums are not, and bytes after
+//! the last member are ignored. A coding that breaks off or is damaged yields the part that could be decoded, with
+//! `truncated`. A transfer coding besides `chunked` is undone like a content coding.
 
 use std::io::{self, Cursor};
 use std::pin::Pin;
@@ -15,20 +16,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
-use async_compression::tokio::bufread::{BrotliDecoder, DeflateDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder};
+use async_compression::tokio::bufread::{BrotliDecoder, DeflateDecoder, ZstdDecoder};
 use async_compression::zstd::DParameter;
 use bytes::Bytes;
 use futures_util::Stream;
 use http::HeaderMap;
-use http::header::CONTENT_ENCODING;
+use http::header::{CONTENT_ENCODING, TRANSFER_ENCODING};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Frame};
-use tokio::io::{AsyncBufRead, AsyncReadExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::task::coop::consume_budget;
 use tokio_util::io::StreamReader;
 
 use crate::fetch::Limits;
 use crate::fetch::body::{Body, BodyCollector, BodyError};
+use crate::fetch::http::gzip::GzipReader;
 use crate::fetch::http::tracked_connection::TrackedBody;
 
 /// The codings that [`read`] can undo, as sent in a request.
@@ -139,25 +141,35 @@ enum Coding {
     Deflate,
     Brotli,
     Zstd,
+    /// A name that is none: the body's first bytes tell what it is.
+    Unknown,
 }
 
-/// Returns the codings of a response in the order in which they are undone, up to the first unknown one.
-fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, DecodeError> {
-    let mut applied = Vec::new();
-    for value in headers.get_all(CONTENT_ENCODING) {
-        let text = String::from_utf8_lossy(value.as_bytes());
-        for token in text.split(',').map(str::trim).filter(|t| !t.is_empty()) {
-            match token.to_ascii_lowercase().as_str() {
-                "identity" => {}
-                "gzip" | "x-gzip" => applied.push(Some(Coding::Gzip)),
-                "deflate" => applied.push(Some(Coding::Deflate)),
-                "br" => applied.push(Some(Coding::Brotli)),
-                "zstd" => applied.push(Some(Coding::Zstd)),
-                _ => applied.push(None),
-            }
-        }
+impl Coding {
+    /// Returns the coding of a name in a header, `None` where nothing was done to the body. Quotes and parameters, which
+    /// some servers copy from a request, are no part of the name.
+    fn of_name(name: &str) -> Option<Self> {
+        let name = name.split(';').next().unwrap_or_default().trim().trim_matches(['"', '\'']);
+        Some(match name.to_ascii_lowercase().as_str() {
+            "" | "identity" | "chunked" => return None,
+            "gzip" | "x-gzip" => Self::Gzip,
+            "deflate" => Self::Deflate,
+            "br" => Self::Brotli,
+            "zstd" => Self::Zstd,
+            _ => Self::Unknown,
+        })
     }
-    let undone: Vec<Coding> = applied.into_iter().rev().map_while(|coding| coding).collect();
+}
+
+/// Returns the codings of a response in the order in which they are undone. Transfer codings were applied last.
+fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, DecodeError> {
+    let lines = headers.get_all(CONTENT_ENCODING).iter().chain(headers.get_all(TRANSFER_ENCODING));
+    let mut undone = Vec::new();
+    for line in lines {
+        let text = String::from_utf8_lossy(line.as_bytes());
+        undone.extend(text.split(',').filter_map(Coding::of_name));
+    }
+    undone.reverse();
     // A body that stays encoded must not pass for a page.
     if undone.len() > MAX_STACKED { Err(DecodeError::Stacked { codings: undone.len() }) } else { Ok(undone) }
 }
@@ -167,18 +179,35 @@ async fn undo(coding: Coding, encoded: Reader) -> io::Result<Reader> {
     Ok(match (coding, start.as_slice()) {
         // An empty body, whatever its label.
         (_, []) => encoded,
-        (Coding::Gzip, [0x1f, 0x8b, ..]) => decoder(GzipDecoder::new(encoded)),
-        (Coding::Zstd, [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18]) => {
+        (Coding::Gzip | Coding::Unknown, [0x1f, 0x8b, ..]) => decoder(GzipReader::new(encoded)),
+        (Coding::Zstd | Coding::Unknown, [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18]) => {
             let params = [DParameter::window_log_max(MAX_ZSTD_WINDOW_LOG)];
             let mut zstd = ZstdDecoder::with_params(encoded, &params);
             zstd.multiple_members(true);
             decoder(zstd)
         }
-        (Coding::Gzip | Coding::Zstd, _) => encoded,
-        (Coding::Deflate, &[cmf, flags, ..]) if is_zlib_header(cmf, flags) => decoder(ZlibDecoder::new(encoded)),
+        // What is inside zlib's frame alone, so that its checksum does not count.
+        (Coding::Deflate | Coding::Gzip, &[cmf, flags, ..]) if is_zlib_header(cmf, flags) => {
+            decoder(DeflateDecoder::new(without_start(encoded, 2).await?))
+        }
+        (Coding::Gzip | Coding::Zstd | Coding::Unknown, _) => encoded,
         (Coding::Deflate, _) => decoder(DeflateDecoder::new(encoded)),
         (Coding::Brotli, _) => decoder(BrotliDecoder::new(encoded)),
     })
+}
+
+/// Returns a reader that begins after the first `len` bytes.
+async fn without_start(mut reader: Reader, len: usize) -> io::Result<Reader> {
+    let mut left = len;
+    while left > 0 {
+        let taken = reader.fill_buf().await?.len().min(left);
+        if taken == 0 {
+            break;
+        }
+        reader.consume(taken);
+        left -= taken;
+    }
+    Ok(reader)
 }
 
 fn decoder(reader: impl tokio::io::AsyncRead + Send + Unpin + 'static) -> Reader {
@@ -263,11 +292,17 @@ mod tests {
     }
 
     #[test]
-    fn content_under_an_unknown_coding_stays_encoded() {
+    fn names_of_codings_are_read_as_servers_write_them() {
         use Coding::*;
-        assert_eq!(codings_of(&["rot13"]), []);
-        assert_eq!(codings_of(&["rot13, gzip"]), [Gzip]);
-        assert_eq!(codings_of(&["gzip, rot13"]), []);
+        assert_eq!(codings_of(&["gzip;q=1.0"]), [Gzip]);
+        assert_eq!(codings_of(&["\"gzip\""]), [Gzip]);
+        assert_eq!(codings_of(&["'br'", "GZIP ; q=0.5 , identity;q=0"]), [Gzip, Brotli]);
+        assert_eq!(codings_of(&["rot13, gzip"]), [Gzip, Unknown]);
+        assert_eq!(codings_of(&["none"]), [Unknown]);
+        let mut headers = HeaderMap::new();
+        headers.append(CONTENT_ENCODING, "br".parse().unwrap());
+        headers.append(TRANSFER_ENCODING, "gzip, chunked".parse().unwrap());
+        assert_eq!(codings(&headers).unwrap(), [Gzip, Brotli]);
     }
 
     #[test]

@@ -22,7 +22,9 @@ mod cookies;
 mod decode;
 mod error_chain;
 mod failure;
+mod gzip;
 mod redirect;
+mod set_cookie;
 mod tracked_connection;
 
 use std::fmt;

@@ -39,8 +39,27 @@ async fn bodies_are_decoded() {
         let gzip_of_br = encode("gzip", &encode("br", &page).await).await;
         let two_frames = [encode("zstd", &page[..1000]).await, encode("zstd", &page[1000..]).await].concat();
         let gzip_and_junk = [encode("gzip", &page).await, vec![0; 100]].concat();
+        let two_members = [encode("gzip", &page[..1000]).await, encode("gzip", &page[1000..]).await].concat();
+        let end = |wire: &[u8], len: usize| wire.len() - len;
+        let mut wrong_checksum = encode("gzip", &page).await;
+        let at = end(&wrong_checksum, 8);
+        wrong_checksum[at..].fill(0x55);
+        let no_checksum = wrong_checksum[..at].to_vec();
+        let mut wrong_zlib = encode("zlib", &page).await;
+        let at = end(&wrong_zlib, 4);
+        wrong_zlib[at..].fill(0x55);
         for (coding, wire) in [
             ("gzip", encode("gzip", &page).await),
+            ("gzip", two_members),
+            ("gzip", wrong_checksum),
+            ("gzip", no_checksum),
+            ("deflate", wrong_zlib),
+            // Under other names than its own.
+            ("gzip;q=1.0", encode("gzip", &page).await),
+            ("\"gzip\"", encode("gzip", &page).await),
+            ("gzip", encode("zlib", &page).await),
+            ("unzip", encode("gzip", &page).await),
+            ("rot13", encode("zstd", &page).await),
             ("X-GZIP", encode("gzip", &page).await),
             ("br", encode("br", &page).await),
             ("zstd", encode("zstd", &page).await),
