@@ -108,10 +108,11 @@ impl PublishTask {
                         // Records that are not synced would otherwise wait for the log's own interval.
                         let _ = synced(self.journal.flush()).await;
                     }
+                    let turned = self.turn(is_due).await;
+                    // A turn that takes longer than the interval leaves time for requests of peers.
                     if is_due {
                         next = tokio::time::Instant::now() + timing.batch;
                     }
-                    let turned = self.turn(is_due).await;
                     if turned.is_err() {
                         next = tokio::time::Instant::now() + RETRY_INTERVAL.max(timing.batch);
                     }

@@ -117,6 +117,8 @@ impl ReadTask {
                         }
                         last = tokio::time::Instant::now();
                     }
+                    // A check that takes longer than the interval leaves time to read.
+                    look.reset();
                 }
                 delivery = stream.next() => {
                     last = tokio::time::Instant::now();
