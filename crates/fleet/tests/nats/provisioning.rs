@@ -11,7 +11,7 @@ use fetchwise_fleet::transport::{
 use futures_util::StreamExt;
 
 use crate::conformance::conforms;
-use crate::servers::{self, Servers, free_port};
+use crate::servers::{self, ReservedPort, Servers};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -76,7 +76,8 @@ async fn init_creates_everything_once_and_reports_differences() {
 
 #[tokio::test]
 async fn a_missing_broker_is_reported_with_its_address() {
-    let url = format!("nats://me:secret@127.0.0.1:{}", free_port());
+    let nobody = ReservedPort::new();
+    let url = format!("nats://me:secret@{}", nobody.address());
     let nats = Nats::connect(NatsSettings::new([url], "test")).await.unwrap();
     let error = nats.ready(Duration::from_secs(2)).await.unwrap_err();
     assert!(matches!(error, TransportError::Away(_)), "{error:?}");
