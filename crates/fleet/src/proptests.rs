@@ -303,7 +303,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 fn run<T>(of: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(of)
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(of)
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::brokers::{Servers, free_port};
+use crate::brokers::{ReservedPort, Servers};
 
 /// A site with one page at every path. Its thread ends with the process.
 fn site() -> String {
@@ -177,7 +177,8 @@ fn a_node_that_may_not_join_fails() {
     assert!(said(&other).contains("half-life"), "{}", said(&other));
     drop(serving);
     // Without a broker a crawl continues, unless the broker is required.
-    let nobody = format!("nats://127.0.0.1:{}", free_port());
+    let reserved = ReservedPort::new();
+    let nobody = format!("nats://{}", reserved.address());
     let alone = run(&place.dir("alone"), &nobody, &fetch(&page, &[]));
     assert_eq!(json(&alone)["success"], true);
     assert!(said(&alone).contains("continues alone"), "{}", said(&alone));
@@ -271,7 +272,8 @@ fn imported_attempts_are_known_to_other_nodes() {
     let again = json(&run(&a, &url, &["import", first.to_str().unwrap()]));
     assert_eq!((&again["imported"], &again["duplicates"]), (&0.into(), &50.into()), "{again}");
     // Without a broker it is imported, and published later.
-    let nobody = format!("nats://127.0.0.1:{}", free_port());
+    let reserved = ReservedPort::new();
+    let nobody = format!("nats://{}", reserved.address());
     let second = attempts(&place, "second", &[("later.example", 7, 0)]);
     let alone = run(&a, &nobody, &["import", second.to_str().unwrap()]);
     assert_eq!((&json(&alone)["imported"], &json(&alone)["fleet_notified"]), (&7.into(), &false.into()));

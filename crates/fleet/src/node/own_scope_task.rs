@@ -37,6 +37,8 @@ impl ReadTask {
                         self.shared.has_learned_past.store(true, Ordering::Relaxed);
                     }
                     self.start_snapshot(snapshot_task);
+                    // A check that takes longer than the interval leaves time to read.
+                    look.reset();
                 }
                 came = came.next() => match came {
                     Some(came) => {

@@ -13,6 +13,7 @@ use crate::model::options::Options;
 use crate::model::position_set::count;
 use crate::sync::node_id_lease::Lease;
 use crate::sync::publisher::{Publisher, TurnReport};
+use crate::sync::synced;
 use crate::transport::{Table, Transport, TransportError};
 
 use super::shared::{Command, LAST_HEARTBEAT_TIMEOUT, RETRY_INTERVAL, SharedState, StopMode, lock};
@@ -105,12 +106,13 @@ impl PublishTask {
                     if blocked != blocks {
                         blocks = blocked;
                         // Records that are not synced would otherwise wait for the log's own interval.
-                        let _ = self.journal.flush().await;
+                        let _ = synced(self.journal.flush()).await;
                     }
+                    let turned = self.turn(is_due).await;
+                    // A turn that takes longer than the interval leaves time for requests of peers.
                     if is_due {
                         next = tokio::time::Instant::now() + timing.batch;
                     }
-                    let turned = self.turn(is_due).await;
                     if turned.is_err() {
                         next = tokio::time::Instant::now() + RETRY_INTERVAL.max(timing.batch);
                     }
@@ -163,8 +165,7 @@ impl PublishTask {
     }
 
     async fn leave(&mut self) -> Result<(), FleetError> {
-        let flushed = self.journal.flush().await;
-        flushed.map_err(|error| FleetError::Record(error.to_string()))?;
+        synced(self.journal.flush()).await?;
         let turned = self.turn(true).await;
         self.note(turned.clone());
         turned?;

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use crate::error::FleetError;
 use crate::model::options::Options;
 use crate::sync::consumer::{Consumer, delete_faded_snapshots};
-use crate::sync::run_blocking;
+use crate::sync::{run_blocking, synced};
 use crate::transport::{Position, Transport};
 
 use super::shared::{Command, RETRY_INTERVAL, SharedState, StopMode, lock};
@@ -50,7 +50,7 @@ impl ReadTask {
             let _ = task.await;
         }
         if let Some(flushed) = self.consumer.flush() {
-            let _ = flushed.await;
+            let _ = synced(flushed).await;
         }
     }
 
@@ -117,6 +117,8 @@ impl ReadTask {
                         }
                         last = tokio::time::Instant::now();
                     }
+                    // A check that takes longer than the interval leaves time to read.
+                    look.reset();
                 }
                 delivery = stream.next() => {
                     last = tokio::time::Instant::now();
@@ -179,7 +181,7 @@ impl ReadTask {
             self.consumer.record_snapshot();
             *snapshot_task = Some(tokio::spawn(async move {
                 if let Some(flushed) = flushed {
-                    let _ = flushed.await;
+                    let _ = synced(flushed).await;
                 }
                 // A failed snapshot is tried again after the next interval.
                 if let Ok(Ok((_, faded))) = run_blocking(move || snapshotter.take_snapshot(now)).await {

@@ -36,7 +36,7 @@ use crate::sync::build_global_evidence::{GlobalPublisher, NodeContext};
 use crate::sync::build_snapshot::{BuiltSnapshot, SnapshotJob, stored_note};
 use crate::sync::forget::notify_forgotten;
 use crate::sync::retransmit_limit::RetransmitLimit;
-use crate::sync::run_blocking;
+use crate::sync::{run_blocking, synced};
 use crate::transport::{Cell, RetransmitRequest, StreamBounds, SwapOutcome, Table, Transport, TransportError};
 
 /// The maximum number of messages in flight.
@@ -179,7 +179,7 @@ impl Publisher {
             known = known.max((heartbeat.epoch, heartbeat.position));
         }
         let fork = self.state.log_epoch();
-        self.journal.flush().await.map_err(|error| FleetError::Record(error.to_string()))?;
+        synced(self.journal.flush()).await?;
         let last = self.journal.durable_seq();
         let is_restored =
             known.0 > fork.epoch || known.0 == fork.epoch && (known.1 > self.state.reserved || known.1 > last);
@@ -198,7 +198,7 @@ impl Publisher {
         }
         if matches!(self.journal.durability(), Durability::Memory | Durability::Os) {
             // No other task requests the sync. A log that cannot be synced now has synced a part before.
-            let _ = self.journal.flush().await;
+            let _ = synced(self.journal.flush()).await;
         }
         Ok(self.journal.durable_seq())
     }
@@ -399,7 +399,7 @@ impl Publisher {
 
     async fn snapshot_job(&mut self) -> Result<SnapshotJob, FleetError> {
         let bounds = self.transport.bounds().await?;
-        self.journal.flush().await.map_err(|error| FleetError::Record(error.to_string()))?;
+        synced(self.journal.flush()).await?;
         let upto = self.journal.durable_seq();
         self.check_clock_jump().await?;
         let latest = self.now().saturating_add(MAX_AHEAD);

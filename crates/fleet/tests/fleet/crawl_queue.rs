@@ -2,7 +2,6 @@
 //! die and are cut off.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::common::visits::{Heartbeats, LONG};
-use crate::common::{Node, options};
+use crate::common::{Node, options, tokio_clock};
 
 const QUEUE: &str = "crawl";
 
@@ -60,6 +59,22 @@ impl Written {
     }
 }
 
+/// A broker, and the place of the nodes.
+struct World {
+    broker: Arc<InProcessBroker>,
+    clock: Arc<Clock>,
+    dir: tempfile::TempDir,
+    written: Arc<Mutex<Written>>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let clock = tokio_clock();
+        let broker = InProcessBroker::new(Arc::clone(&clock), seed);
+        Self { broker, clock, dir: tempfile::tempdir().unwrap(), written: Arc::default() }
+    }
+}
+
 /// A node whose crawl takes a moment for each link of a site, one after the other.
 struct Worker {
     node: Node,
@@ -69,15 +84,15 @@ struct Worker {
 fn queue_options() -> Options {
     let mut options = options();
     options.queue = QUEUE.to_owned();
-    // Long enough for a machine that is busy with other tests.
+    // Longer than the interval at which nodes are listed.
     (options.timing.heartbeat, options.timing.lease) = (Duration::from_millis(200), Duration::from_secs(6));
     options
 }
 
 impl Worker {
-    async fn start(dir: &Path, number: usize, broker: &Arc<InProcessBroker>, written: &Arc<Mutex<Written>>) -> Self {
-        let clock = Arc::new(Clock::System);
-        let mut node = Node::new(dir.join(number.to_string()), broker, &clock);
+    async fn start(number: usize, world: &World) -> Self {
+        let World { broker, clock, dir, written } = world;
+        let mut node = Node::new(dir.path().join(number.to_string()), broker, clock);
         node.start(queue_options()).await.unwrap();
         let up = node.up();
         let transport: Arc<dyn Transport> = Arc::new(broker.node(up.fleet.node_id()));
@@ -121,9 +136,9 @@ async fn crawl(mut reader: QueueReader, number: usize, written: Arc<Mutex<Writte
                 reader.written(site, &link);
             }
         }
-        // The requests of this round have ended.
-        written.lock().unwrap().busy.retain(|_, by| *by != number);
+        // Meanwhile the requests of this round are open.
         tokio::time::sleep(Duration::from_millis(5)).await;
+        written.lock().unwrap().busy.retain(|_, by| *by != number);
     }
 }
 
@@ -138,21 +153,21 @@ async fn fill(broker: &Arc<InProcessBroker>, links: usize) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn every_link_has_a_result_although_nodes_die_and_are_cut_off() {
     const SITES: usize = 30;
     const LINKS: usize = 80 * SITES;
-    let (dir, written) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Written::default())));
-    let broker = InProcessBroker::new(Arc::new(Clock::System), 1);
-    fill(&broker, LINKS).await;
+    let world = World::new(1);
+    let World { broker, written, .. } = &world;
+    fill(broker, LINKS).await;
     // Each site has more links than all limits together.
     written.lock().unwrap().site_limit = BTreeMap::from([(0, 10), (1, 10), (2, 10)]);
     let mut workers = Vec::new();
     for number in 0..3 {
-        workers.push(Worker::start(dir.path(), number, &broker, &written).await);
+        workers.push(Worker::start(number, &world).await);
     }
     until("all nodes work", || written.lock().unwrap().sites.len() == 3).await;
-    workers.remove(0).crash(0, &written).await;
+    workers.remove(0).crash(0, written).await;
     let cut = workers[0].node.name();
     broker.cut(cut, true);
     {
@@ -173,15 +188,15 @@ async fn every_link_has_a_result_although_nodes_die_and_are_cut_off() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_node_that_joins_late_gets_its_sites() {
-    let (dir, written) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Written::default())));
-    let broker = InProcessBroker::new(Arc::new(Clock::System), 2);
-    fill(&broker, 3_000).await;
+    let world = World::new(2);
+    let written = &world.written;
+    fill(&world.broker, 3_000).await;
     written.lock().unwrap().site_limit.insert(0, 30);
-    let first = Worker::start(dir.path(), 0, &broker, &written).await;
+    let first = Worker::start(0, &world).await;
     until("the first one works", || written.lock().unwrap().sites.contains_key(&0)).await;
-    let second = Worker::start(dir.path(), 1, &broker, &written).await;
+    let second = Worker::start(1, &world).await;
     until("the second one works, too", || written.lock().unwrap().sites.contains_key(&1)).await;
     first.crawl.abort();
     second.crawl.abort();
@@ -267,9 +282,9 @@ async fn enqueue(broker: &Arc<InProcessBroker>, site: &str, id: &str) {
     assert!(queues.enqueue(QUEUE, site, id, Bytes::from(id.to_owned())).await.unwrap());
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_site_that_is_another_nodes_is_free_after_its_holder_has_lost_its_lease_for_a_moment() {
-    let broker = InProcessBroker::new(Arc::new(Clock::System), 4);
+    let broker = InProcessBroker::new(tokio_clock(), 4);
     fill(&broker, 300).await;
     let all: BTreeSet<String> = (0..30).map(|n| format!("site{n}.example")).collect();
     let mut first = ManualNode::start(&broker);
@@ -288,9 +303,9 @@ async fn a_site_that_is_another_nodes_is_free_after_its_holder_has_lost_its_leas
     second.all_links(moving).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_link_of_an_earlier_holding_does_not_end_the_present_one() {
-    let broker = InProcessBroker::new(Arc::new(Clock::System), 5);
+    let broker = InProcessBroker::new(tokio_clock(), 5);
     enqueue(&broker, "a.example", "1").await;
     let mut node = ManualNode::start(&broker);
     let (old_site, old) = node.links("a.example").await;
@@ -310,9 +325,9 @@ async fn a_link_of_an_earlier_holding_does_not_end_the_present_one() {
     assert_eq!(queues.content(QUEUE).await.unwrap().links, 2);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_reader_ends_although_the_broker_is_away() {
-    let broker = InProcessBroker::new(Arc::new(Clock::System), 6);
+    let broker = InProcessBroker::new(tokio_clock(), 6);
     enqueue(&broker, "a.example", "1").await;
     let mut node = ManualNode::start(&broker);
     let (site, links) = node.links("a.example").await;
@@ -328,7 +343,7 @@ async fn a_reader_ends_although_the_broker_is_away() {
 /// opened the site next got them again as if they had no result. Here this is the same node.
 #[tokio::test(start_paused = true)]
 async fn an_acknowledged_link_that_is_not_removed_comes_again_only_marked() {
-    let broker = InProcessBroker::new(Arc::new(Clock::System), 7);
+    let broker = InProcessBroker::new(tokio_clock(), 7);
     enqueue(&broker, "a.example", "1").await;
     broker.hold_removals(true);
     let mut node = ManualNode::start(&broker);
@@ -351,7 +366,7 @@ async fn an_acknowledged_link_that_is_not_removed_comes_again_only_marked() {
 
 #[tokio::test(start_paused = true)]
 async fn a_site_is_given_back_once_what_is_acknowledged_is_removed() {
-    let broker = InProcessBroker::new(Arc::new(Clock::System), 8);
+    let broker = InProcessBroker::new(tokio_clock(), 8);
     enqueue(&broker, "a.example", "1").await;
     broker.hold_removals(true);
     let mut node = ManualNode::start(&broker);
@@ -368,9 +383,9 @@ async fn a_site_is_given_back_once_what_is_acknowledged_is_removed() {
     assert!(!String::from_utf8_lossy(&free.value).contains(&node.id.to_string()));
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_missing_queue_is_reported() {
-    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::System));
+    let (dir, clock) = (tempfile::tempdir().unwrap(), tokio_clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 3);
     let mut node = Node::new(dir.path().join("n"), &broker, &clock);
     node.start(queue_options()).await.unwrap();

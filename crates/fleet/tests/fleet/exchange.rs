@@ -38,7 +38,7 @@ fn record(nodes: &[Node], rng: &mut TestRng, count: usize) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn three_nodes_and_a_late_one_know_all_logs() {
     let dir = tempfile::tempdir().unwrap();
     let (_, clock, mut nodes) = fleet_of(4, dir.path());
@@ -47,14 +47,13 @@ async fn three_nodes_and_a_late_one_know_all_logs() {
         node.start(options()).await.unwrap();
     }
     record(&nodes, &mut rng, 3000);
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     expect_all(&nodes, &clock);
-    while nodes[..3].iter().any(|node| node.up().fleet.status().snapshot_position == 0) {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let has_snapshot = |node: &Node| node.up().fleet.status().snapshot_position > 0;
+    until("each has a snapshot", || nodes[..3].iter().all(has_snapshot)).await;
     nodes[3].start(options()).await.unwrap();
     record(&nodes, &mut rng, 500);
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     expect_all(&nodes, &clock);
     let status = nodes[3].up().fleet.status();
     assert_eq!(status.peers.len(), 3);
@@ -65,7 +64,7 @@ async fn three_nodes_and_a_late_one_know_all_logs() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn wiped_brokers_crashes_and_late_nodes_change_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = fleet_of(5, dir.path());
@@ -74,20 +73,20 @@ async fn wiped_brokers_crashes_and_late_nodes_change_nothing() {
         node.start(options()).await.unwrap();
     }
     record(&nodes, &mut rng, 800);
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     broker.wipe_stream();
     record(&nodes, &mut rng, 400);
     nodes[0].crash().await;
     record(&nodes, &mut rng, 400);
     // Its earlier attempts are in its log, and some of them were never published.
     nodes[0].start(options()).await.unwrap();
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     expect_all(&nodes, &clock);
     broker.wipe_stream();
     broker.wipe_blobs();
     broker.wipe_cells();
     nodes[3].start(options()).await.unwrap();
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     expect_all(&nodes, &clock);
     // Two nodes join late, when the beginning of the stream is gone, and one has lost its peer store.
     broker.age_out(u64::MAX);
@@ -95,11 +94,11 @@ async fn wiped_brokers_crashes_and_late_nodes_change_nothing() {
     std::fs::remove_dir_all(nodes[1].dir.join("peers")).unwrap();
     nodes[1].start(options()).await.unwrap();
     nodes[4].start(options()).await.unwrap();
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     expect_all(&nodes, &clock);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn lost_duplicated_and_reordered_messages_are_repaired() {
     use fetchwise_fleet::transport::in_process::Faults;
     let dir = tempfile::tempdir().unwrap();
@@ -123,13 +122,13 @@ async fn lost_duplicated_and_reordered_messages_are_repaired() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     broker.set_faults(Faults { lose: 0.2, shuffle: 20, ..Faults::default() });
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     expect_all(&nodes, &clock);
     let wants: u64 = nodes.iter().map(|node| node.up().fleet.status().counts.retransmit_requests).sum();
     assert!(wants > 0, "no request was sent, so no message was lost");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_liar_is_excluded_and_included_again() {
     use fetchwise_fleet::transport::{Cells, Table};
     let dir = tempfile::tempdir().unwrap();
@@ -144,7 +143,7 @@ async fn a_liar_is_excluded_and_included_again() {
         record(&nodes, &mut rng, 100);
         tokio::time::sleep(Duration::from_millis(30)).await;
     }
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     let liar = nodes[2].name();
     let operator = broker.node(fetchwise_fleet::NodeId::random());
     operator.put(Table::Excluded, &liar.to_string(), "it lies".into()).await.unwrap();
@@ -152,7 +151,7 @@ async fn a_liar_is_excluded_and_included_again() {
     until("the liar knows", || nodes[2].up().fleet.status().excluded).await;
     let excludes = |node: &Node| node.up().fleet.status().peers.iter().any(|peer| peer.excluded);
     until("the others know", || nodes[..2].iter().all(excludes)).await;
-    settle(&nodes[..2], WITHIN).await;
+    settle(&nodes[..2]).await;
     let honest: Vec<&Path> = nodes[..2].iter().map(|node| node.dir.as_path()).collect();
     let expected = naive(&honest, &clock, |_, _| true);
     for node in &nodes[..2] {
@@ -173,16 +172,16 @@ async fn a_liar_is_excluded_and_included_again() {
     // A restart does not bring it back either.
     nodes[0].crash().await;
     nodes[0].start(options.clone()).await.unwrap();
-    settle(&nodes[..2], WITHIN).await;
+    settle(&nodes[..2]).await;
     assert_same("without the liar, after a restart", &nodes[0].evidence(), &expected);
     operator.delete(Table::Excluded, &liar.to_string(), None).await.unwrap();
     until("it is back", || !nodes[2].up().fleet.status().excluded && !nodes[..2].iter().any(excludes)).await;
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     assert!(nodes.iter().all(|node| !node.up().fleet.status().excluded));
     expect_all(&nodes, &clock);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_domain_is_forgotten_everywhere_even_if_attempts_arrive_late() {
     use fetchwise_fleet::sync::forget::notify_forgotten;
     let dir = tempfile::tempdir().unwrap();
@@ -192,7 +191,7 @@ async fn a_domain_is_forgotten_everywhere_even_if_attempts_arrive_late() {
         node.start(options()).await.unwrap();
     }
     record(&nodes[..3], &mut rng, 900);
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     // One node is cut off and knows more of the domain than it has published.
     let cut = nodes[1].name();
     broker.cut(cut, true);
@@ -203,7 +202,7 @@ async fn a_domain_is_forgotten_everywhere_even_if_attempts_arrive_late() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     broker.cut(cut, false);
     nodes[3].start(options()).await.unwrap();
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     // Everything that the nodes have of it is older.
     let dirs: Vec<&Path> = nodes.iter().map(|node| node.dir.as_path()).collect();
     let expected = naive(&dirs, &clock, |_, attempt| attempt.heuristic("domain") != Some(domain));
@@ -213,7 +212,7 @@ async fn a_domain_is_forgotten_everywhere_even_if_attempts_arrive_late() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_restored_directory_begins_another_epoch() {
     let dir = tempfile::tempdir().unwrap();
     let (_, clock, mut nodes) = fleet_of(3, dir.path());
@@ -221,13 +220,13 @@ async fn a_restored_directory_begins_another_epoch() {
     nodes[0].start(options()).await.unwrap();
     nodes[1].start(options()).await.unwrap();
     record(&nodes, &mut rng, 500);
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     nodes[0].crash().await;
     let backup = dir.path().join("backup");
     copy(&nodes[0].dir, &backup);
     nodes[0].start(options()).await.unwrap();
     record(&nodes[..1], &mut rng, 200);
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     // The disk is lost; the others have everything published since the backup.
     nodes[0].crash().await;
     let lost = dir.path().join("lost");
@@ -236,7 +235,7 @@ async fn a_restored_directory_begins_another_epoch() {
     nodes[0].start(options()).await.unwrap();
     record(&nodes, &mut rng, 300);
     nodes[2].start(options()).await.unwrap();
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     assert_eq!(nodes[0].up().fleet.status().epoch, 2);
     let before: std::collections::HashSet<_> = ids(&backup);
     let dirs = [nodes[0].dir.as_path(), nodes[1].dir.as_path(), lost.as_path()];
@@ -269,13 +268,13 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_copied_directory_may_not_join_alongside_the_original() {
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = fleet_of(1, dir.path());
     nodes[0].start(options()).await.unwrap();
     record(&nodes, &mut TestRng(7), 50);
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     let mut twin = Node::new(dir.path().join("twin"), &broker, &clock);
     copy(&nodes[0].dir, &twin.dir);
     let error = twin.start(options()).await.unwrap_err();
@@ -286,7 +285,7 @@ async fn a_copied_directory_may_not_join_alongside_the_original() {
     assert!(nodes[0].start(options()).await.is_err(), "now the original comes second");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn records_compacted_before_publishing_travel_in_a_snapshot() {
     use fetchwise::journal::maintenance::{CompactOptions, compact};
     let dir = tempfile::tempdir().unwrap();
@@ -312,7 +311,7 @@ async fn records_compacted_before_publishing_travel_in_a_snapshot() {
     for node in &mut nodes {
         node.start(options()).await.unwrap();
     }
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     for node in &nodes {
         assert_same(&node.dir.display().to_string(), &node.evidence(), &everything);
     }
@@ -323,17 +322,17 @@ async fn records_compacted_before_publishing_travel_in_a_snapshot() {
             compact(&nodes[0].dir, &crate::common::selector(&clock), &how, NOW, &mut |_, _| {}).unwrap();
         }
     }
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     nodes[1].crash().await;
     std::fs::remove_dir_all(nodes[1].dir.join("peers")).unwrap();
     broker.wipe_blobs();
     nodes[1].start(options()).await.unwrap();
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     let expected = nodes[0].evidence();
     assert_same("the other", &nodes[1].evidence(), &expected);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_node_with_future_times_is_set_aside_until_readmitted() {
     use fetchwise_fleet::model::codec::Builder;
     use fetchwise_fleet::transport::Transport;
@@ -344,7 +343,7 @@ async fn a_node_with_future_times_is_set_aside_until_readmitted() {
         node.start(options()).await.unwrap();
     }
     record(&nodes, &mut rng, 200);
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     // It claims so itself, and its claim is not accepted.
     let liar = fetchwise_fleet::NodeId::random();
     let hands = broker.node(liar);
@@ -377,7 +376,7 @@ async fn a_node_with_future_times_is_set_aside_until_readmitted() {
     until("it is set aside", || nodes.iter().all(is_set_aside)).await;
     // Who has read a later message has read all of the liar's.
     record(&nodes, &mut rng, 20);
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     expect_all(&nodes, &clock);
     assert!(nodes.iter().all(is_set_aside));
     let rejected = |node: &Node| node.up().fleet.status().counts.rejected;
@@ -387,7 +386,7 @@ async fn a_node_with_future_times_is_set_aside_until_readmitted() {
     until("it is set aside again", || is_set_aside(&nodes[0])).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn nodes_with_a_different_half_life_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = fleet_of(2, dir.path());
@@ -403,7 +402,7 @@ async fn nodes_with_a_different_half_life_are_refused() {
     nodes[0].crash().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_node_that_evicts_keys_is_exact_in_the_rest_and_harms_no_other() {
     use fetchwise::heuristic::url::ContentKind;
     use fetchwise::journal::{Journal, JournalOptions};
@@ -425,14 +424,10 @@ async fn a_node_that_evicts_keys_is_exact_in_the_rest_and_harms_no_other() {
         one.duration_ms = 100;
         nodes[(n % 2) as usize].record(&one);
     }
-    settle(&nodes, WITHIN).await;
-    for _ in 0..200 {
-        tokio::time::sleep(Duration::from_millis(30)).await;
-        if fleet.is_converged() && fleet.status().peers.iter().map(|peer| peer.position).sum::<u64>() == 1500 {
-            break;
-        }
-    }
-    assert!(fleet.is_converged() && few.evicted_keys() > 0, "{:?}", fleet.status());
+    settle(&nodes).await;
+    let has_all = || fleet.status().peers.iter().map(|peer| peer.position).sum::<u64>() == 1500;
+    until("it has converged", || fleet.is_converged() && has_all()).await;
+    assert!(few.evicted_keys() > 0, "{:?}", fleet.status());
     expect_all(&nodes, &clock);
     let whole = &nodes[0].up().selector;
     let of = |selector: &fetchwise::Selector| {
@@ -443,7 +438,7 @@ async fn a_node_that_evicts_keys_is_exact_in_the_rest_and_harms_no_other() {
     fleet.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_stopping_node_reports_its_last_position() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
     let broker = InProcessBroker::new(Arc::clone(&clock), 4);
@@ -456,7 +451,7 @@ async fn a_stopping_node_reports_its_last_position() {
     for ends in ["crash", "stop", "crash"] {
         node.start(settings.clone()).await.unwrap();
         (0..20).for_each(|n| node.record(&attempt(&mut TestRng(n), 5, n as i64)));
-        settle(std::slice::from_ref(&node), WITHIN).await;
+        settle(std::slice::from_ref(&node)).await;
         match ends {
             "crash" => node.crash().await,
             _ => {
@@ -474,7 +469,7 @@ async fn a_stopping_node_reports_its_last_position() {
     // A node ends even if the broker does not respond.
     node.start(settings).await.unwrap();
     node.record(&attempt(&mut TestRng(1), 5, 1));
-    settle(std::slice::from_ref(&node), WITHIN).await;
+    settle(std::slice::from_ref(&node)).await;
     broker.cut(node.name(), true);
     let Running { fleet, .. } = node.running.take().unwrap();
     tokio::time::timeout(WITHIN, fleet.stop()).await.expect("it ends");

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::common::{NOW, Node, TestRng, assert_same, attempt, naive, options, settle};
+use crate::common::{NOW, Node, TestRng, assert_same, attempt, flush, naive, options, settle};
 use fetchwise::attempt::Attempt;
 use fetchwise::fleet_status::PeerStatus;
 use fetchwise::heuristic::url::ContentKind;
@@ -13,8 +13,6 @@ use fetchwise_fleet::NodeId;
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{RetransmitRequest, Transport};
 use fetchwise_testsite::poll::until;
-
-const WITHIN: Duration = Duration::from_secs(60);
 
 fn fleet_of(nodes: usize, dir: &Path) -> (Arc<Clock>, Vec<Node>) {
     let (_, clock, all) = nodes_and_broker(nodes, dir);
@@ -57,7 +55,7 @@ async fn go_on(clock: &Clock, seconds: i64) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_flood_waits_is_reported_and_is_learned_later() {
     let dir = tempfile::tempdir().unwrap();
     let (clock, mut nodes) = fleet_of(3, dir.path());
@@ -84,12 +82,12 @@ async fn a_flood_waits_is_reported_and_is_learned_later() {
     assert_eq!(peer(&nodes[1], &nodes[2]).unwrap().limited, None);
     assert_eq!(peer(&nodes[2], &nodes[0]).unwrap().limited, None, "another node may take more");
     go_on(&clock, 100).await;
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     expect_all(&nodes, &clock);
     assert_eq!(peer(&nodes[1], &nodes[0]).map(|peer| (peer.waiting, peer.limited)), Some((0, None)));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_node_with_too_many_keys_waits() {
     let dir = tempfile::tempdir().unwrap();
     let (clock, mut nodes) = fleet_of(2, dir.path());
@@ -107,11 +105,11 @@ async fn a_node_with_too_many_keys_waits() {
     assert!(flooding.limited.is_some_and(|why| why.contains("keys")));
     assert!(nodes[1].up().selector.key_count() < nodes[0].up().selector.key_count());
     go_on(&clock, 120).await;
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     expect_all(&nodes, &clock);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_node_is_closed_after_a_long_absence_and_reopened() {
     let dir = tempfile::tempdir().unwrap();
     let (clock, mut nodes) = fleet_of(2, dir.path());
@@ -121,7 +119,7 @@ async fn a_node_is_closed_after_a_long_absence_and_reopened() {
     let mut rng = TestRng(33);
     record(&nodes[0], &mut rng, 200, 20);
     record(&nodes[1], &mut rng, 200, 20);
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     nodes[0].crash().await;
     let day = 86_400_000;
     clock.set(Timestamp::from_millis(NOW.as_millis() + 29 * day));
@@ -136,7 +134,7 @@ async fn a_node_is_closed_after_a_long_absence_and_reopened() {
     nodes[0].start(options()).await.unwrap();
     record(&nodes[0], &mut rng, 50, 20);
     until("it is open", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| !peer.closed)).await;
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     expect_all(&nodes, &clock);
 }
 
@@ -161,7 +159,7 @@ async fn flooded_with_keys(is_doubted: bool) -> usize {
         // In small messages, so that the limit is found before there is no room.
         let is_read = || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.position > n || peer.limited.is_some());
         if n % 20 == 19 && n < 400 {
-            nodes[0].up().journal.flush().await.unwrap();
+            flush(&nodes[0].up().journal).await;
             until("it is read, or has to wait", is_read).await;
         }
     }
@@ -178,14 +176,14 @@ async fn flooded_with_keys(is_doubted: bool) -> usize {
     (0..150).filter(is_there).count()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn keys_over_a_nodes_limit_are_evicted_first() {
     assert_eq!(flooded_with_keys(true).await, 150);
     let left = flooded_with_keys(false).await;
     assert!(left < 50, "without marks the least attempted keys are evicted: {left}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_snapshot_of_a_closed_node_is_deleted_once_it_has_faded() {
     use fetchwise_fleet::transport::Blobs;
     let dir = tempfile::tempdir().unwrap();
@@ -197,7 +195,7 @@ async fn the_snapshot_of_a_closed_node_is_deleted_once_it_has_faded() {
     }
     let mut rng = TestRng(34);
     record(&nodes[0], &mut rng, 200, 20);
-    settle(&nodes, WITHIN).await;
+    settle(&nodes).await;
     let (gone, operator) = (nodes[0].name(), broker.node(fetchwise_fleet::NodeId::random()));
     let names = async || operator.list().await.unwrap().into_iter().map(|info| info.name).collect::<Vec<_>>();
     until("it has a snapshot", || nodes[0].up().fleet.status().snapshot_position > 0).await;
@@ -213,10 +211,9 @@ async fn the_snapshot_of_a_closed_node_is_deleted_once_it_has_faded() {
         assert_eq!(weight(&nodes[1]) > 0.01, is_left, "{}", weight(&nodes[1]));
         until("it is closed", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.closed)).await;
         // Another node publishes from time to time, so that snapshots are taken.
-        let begun = std::time::Instant::now();
         let mut told = 0;
         while (is_left && told < 40) || (!is_left && names().await.contains(&gone.to_string())) {
-            assert!(begun.elapsed() < WITHIN, "its snapshot is still stored");
+            assert!(told < 4000, "its snapshot is still stored");
             let url = url::Url::parse("https://other.example/").unwrap();
             nodes[2].record(&Attempt::new(&url, "direct_access", clock.now()).unwrap().delivered());
             tokio::time::sleep(Duration::from_millis(30)).await;
@@ -225,7 +222,7 @@ async fn the_snapshot_of_a_closed_node_is_deleted_once_it_has_faded() {
         assert_eq!(names().await.contains(&gone.to_string()), is_left, "at {when} days");
     }
     assert!(names().await.contains(&nodes[2].name().to_string()), "that of others stays");
-    settle(&nodes[1..], WITHIN).await;
+    settle(&nodes[1..]).await;
     assert_eq!(peer(&nodes[1], &nodes[0]).map(|peer| (peer.position >= 200, peer.missing_records)), Some((true, 0)));
     // It is back: its messages are read, and it has a snapshot again.
     nodes[0].start(often).await.unwrap();
@@ -235,7 +232,7 @@ async fn the_snapshot_of_a_closed_node_is_deleted_once_it_has_faded() {
 }
 
 /// Each request is a little different, so that none equals an earlier one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn requests_make_a_node_publish_nothing_twice_within_a_moment() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
     let broker = InProcessBroker::new(Arc::clone(&clock), 3);
@@ -248,7 +245,7 @@ async fn requests_make_a_node_publish_nothing_twice_within_a_moment() {
         node.record(&attempt(&mut rng, 20, n));
     }
     let nodes = [node];
-    settle(&nodes, Duration::from_secs(60)).await;
+    settle(&nodes).await;
     let (node, hands) = (&nodes[0], broker.node(NodeId::random()));
     let (before, name) = (broker.traffic().1, node.name());
     let sent = || node.up().fleet.status().counts.published;
@@ -260,12 +257,8 @@ async fn requests_make_a_node_publish_nothing_twice_within_a_moment() {
     }
     // Meanwhile it publishes what is new. The last request is answered after all others.
     node.record(&attempt(&mut rng, 20, 9000).delivered());
-    settle(&nodes, WITHIN).await;
-    let (begun, last) = (Instant::now(), RetransmitRequest { epoch: 1, first: 3001, last: 3001 });
-    hands.signal(name, last).await.unwrap();
-    while sent() < 2 * (first + 1) {
-        assert!(begun.elapsed() < WITHIN, "not all requests are answered: {} attempts sent", sent());
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    settle(&nodes).await;
+    hands.signal(name, RetransmitRequest { epoch: 1, first: 3001, last: 3001 }).await.unwrap();
+    until("all requests are answered", || sent() >= 2 * (first + 1)).await;
     assert!(broker.traffic().1 < before * 5 / 2, "{before} bytes became {}", broker.traffic().1);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::links::{CrawlingNode, blocked, fails_here_and_waits_there, heard};
-use crate::common::{NOW, options};
+use crate::common::{NOW, flush, options};
 use fetchwise::fetch_result::Outcome;
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::NodeId;
@@ -31,7 +31,7 @@ fn shared_setup() -> (tempfile::TempDir, Arc<Clock>, Arc<InProcessBroker>) {
     (tempfile::tempdir().unwrap(), clock, broker)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_failed_link_is_paused_at_all_nodes_of_the_egress_group() {
     let (dir, clock, broker) = shared_setup();
     let a = node(&dir.path().join("a"), &broker, &clock, "").await;
@@ -40,7 +40,7 @@ async fn a_failed_link_is_paused_at_all_nodes_of_the_egress_group() {
     fails_here_and_waits_there(&a, &b, &c, &clock).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_restarted_node_knows_paused_links() {
     let (dir, clock, broker) = shared_setup();
     let (there, link) = (dir.path().join("b"), "https://e.org/1");
@@ -57,11 +57,10 @@ async fn a_restarted_node_knows_paused_links() {
         let all = std::fs::read_dir(there.join("peers")).unwrap();
         all.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".fws")).count()
     };
-    let begun = std::time::Instant::now();
     let mut n = 1;
     while snapshots() == 0 || b.fleet.status().peers.iter().all(|peer| peer.position < 20) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "no snapshot");
         n += 1;
+        assert!(n < 2000, "no snapshot");
         assert_eq!(a.ask(&format!("https://f{n}.org/"), Outcome::Content).await, None);
         tokio::time::sleep(Duration::from_millis(30)).await;
     }
@@ -74,7 +73,7 @@ async fn a_restarted_node_knows_paused_links() {
     assert_eq!(b.ask(link, Outcome::Content).await, None);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn forgetting_or_exclusion_lifts_link_pauses() {
     let (dir, clock, broker) = shared_setup();
     let a = node(&dir.path().join("a"), &broker, &clock, "").await;
@@ -97,7 +96,7 @@ async fn forgetting_or_exclusion_lifts_link_pauses() {
     assert_eq!((b.pause(link), b.pause(other)), (None, None));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_new_node_knows_paused_links_from_a_snapshot() {
     let (dir, clock, broker) = shared_setup();
     let (one, two, gone) = ("https://e.org/1", "https://f.org/1", "https://g.org/1");
@@ -108,7 +107,7 @@ async fn a_new_node_knows_paused_links_from_a_snapshot() {
     assert!(a.selector.unpause_link(two, clock.now()).is_some());
     let (pause, operator) = (a.pause(one), broker.node(NodeId::random()));
     assert!(pause.is_some() && a.pause(two).is_none());
-    a.journal.flush().await.unwrap();
+    flush(&a.journal).await;
     let CrawlingNode { fleet, .. } = a;
     fleet.leave().await.unwrap();
     // The snapshot is all that is left of it; no node can be asked.

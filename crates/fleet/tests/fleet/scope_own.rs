@@ -21,8 +21,7 @@ use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Cells, Table};
 use fetchwise_fleet::{FleetError, NodeId, Options, Scope};
-
-const SOON: Duration = Duration::from_secs(60);
+use fetchwise_testsite::poll::until;
 
 fn own_scope() -> Options {
     let mut options = options();
@@ -41,7 +40,7 @@ async fn nodes(count: usize, dir: &Path, broker: &Arc<InProcessBroker>, clock: &
         node.start(own_scope()).await.unwrap();
     }
     // A starting node applies the others' evidence of its sites: here, nothing yet (`site_handover.rs` covers that).
-    settle(&nodes, SOON).await;
+    settle(&nodes).await;
     nodes
 }
 
@@ -89,14 +88,14 @@ fn assert_general(what: &str, nodes: &[Node], counts: impl Fn(&Path, &Attempt) -
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn all_nodes_know_global_evidence_and_only_owners_know_sites() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 1);
     let mut nodes = nodes(4, dir.path(), &broker, &clock).await;
     for round in 0..3 {
         nodes.iter().zip(0..).for_each(|(node, n)| record(node, round * 10 + n, 120));
-        settle(&nodes, SOON).await;
+        settle(&nodes).await;
     }
     assert_all_as_expected("while they run", &nodes, |_| true);
     let all = naive(&dirs(&nodes), &clock, |_, _| true);
@@ -124,7 +123,7 @@ async fn all_nodes_know_global_evidence_and_only_owners_know_sites() {
     assert!(foreign.evidence_snapshot(NOW, 0.0).is_global());
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_store_snapshot_holds_the_newest_global_snapshot_of_each_node() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 2);
@@ -136,7 +135,7 @@ async fn a_store_snapshot_holds_the_newest_global_snapshot_of_each_node() {
     }
     for round in 0..6 {
         nodes.iter().zip(0..).for_each(|(node, n)| record(node, round * 10 + n, 40));
-        settle(&nodes, SOON).await;
+        settle(&nodes).await;
     }
     for node in &mut nodes {
         node.crash().await;
@@ -144,63 +143,63 @@ async fn a_store_snapshot_holds_the_newest_global_snapshot_of_each_node() {
         assert_eq!(found.sections().filter(|section| section.kind == 103).count(), 2);
         node.start(options.clone()).await.unwrap();
     }
-    settle(&nodes, SOON).await;
+    settle(&nodes).await;
     assert_general("behind a snapshot", &nodes, |_, _| true);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_global_snapshot_follows_exclusion_and_inclusion() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 3);
     let mut nodes = nodes(3, dir.path(), &broker, &clock).await;
     nodes.iter().zip(0..).for_each(|(node, n)| record(node, n, 150));
-    settle(&nodes, SOON).await;
+    settle(&nodes).await;
     let (liar, hands) = (nodes[2].name(), broker.node(NodeId::random()));
     hands.put(Table::Excluded, &liar.to_string(), Bytes::new()).await.unwrap();
     let is_out = |node: &Node| node.up().fleet.status().peers.iter().any(|p| p.node == liar.to_string() && p.excluded);
-    wait(|| nodes[..2].iter().all(is_out)).await;
+    until("the others exclude it", || nodes[..2].iter().all(is_out)).await;
     let honest = |nodes: &[Node]| assert_general("without the liar", &nodes[..2], |_, _| true);
     honest(&nodes);
     // A restart does not bring it back either.
     nodes[0].crash().await;
     nodes[0].start(own_scope()).await.unwrap();
-    wait(|| is_out(&nodes[0])).await;
+    until("it still excludes it", || is_out(&nodes[0])).await;
     honest(&nodes);
     hands.delete(Table::Excluded, &liar.to_string(), None).await.unwrap();
-    wait(|| !nodes[..2].iter().any(is_out)).await;
-    settle(&nodes, SOON).await;
+    until("the others include it", || !nodes[..2].iter().any(is_out)).await;
+    settle(&nodes).await;
     assert_general("included again", &nodes, |_, _| true);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_lost_global_snapshot_is_published_again() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 4);
     let mut nodes = nodes(2, dir.path(), &broker, &clock).await;
     nodes.iter().zip(0..).for_each(|(node, n)| record(node, n, 60));
-    settle(&nodes, SOON).await;
+    settle(&nodes).await;
     let said = broker.global_traffic().0;
     broker.wipe_global_snapshots();
-    wait(|| broker.global_traffic().0 >= said + 2).await;
+    until("both publish again", || broker.global_traffic().0 >= said + 2).await;
     // So that late nodes know it, too.
     nodes.push(Node::new(dir.path().join("late"), &broker, &clock));
     nodes[2].start(own_scope()).await.unwrap();
     record(&nodes[2], 9, 5);
-    settle(&nodes, SOON).await;
+    settle(&nodes).await;
     assert_general("after a wipe", &nodes, |_, _| true);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_forgotten_domain_leaves_the_global_evidence() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 5);
     let nodes = nodes(3, dir.path(), &broker, &clock).await;
     nodes.iter().zip(0..).for_each(|(node, n)| record(node, n, 200));
-    settle(&nodes, SOON).await;
+    settle(&nodes).await;
     assert!(nodes.iter().any(|node| node.evidence().has_domain("shop.site1.example")));
     notify_forgotten(&broker.node(NodeId::random()), "shop.site1.example", NOW).await.unwrap();
-    wait(|| nodes.iter().all(|node| node.up().fleet.status().forgot == 1)).await;
-    settle(&nodes, SOON).await;
+    until("all forget", || nodes.iter().all(|node| node.up().fleet.status().forgot == 1)).await;
+    settle(&nodes).await;
     assert_all_as_expected("without it", &nodes, |attempt| attempt.heuristic("domain") != Some("shop.site1.example"));
 }
 
@@ -212,7 +211,7 @@ fn image(share: &EvidenceSnapshot, positions: u64) -> Vec<u8> {
     fetchwise_fleet::model::evidence_snapshot::pack(&head, share).unwrap().to_vec()
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn an_invalid_global_snapshot_is_refused_and_its_node_named() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 6);
@@ -236,26 +235,27 @@ async fn an_invalid_global_snapshot_is_refused_and_its_node_named() {
             let peer = status.peers.iter().find(|peer| peer.node == node_id.to_string());
             peer.is_some_and(|peer| peer.rejected.as_deref() == Some(&format!("global snapshot: {what}")))
         };
-        wait(named).await;
+        until(what, named).await;
     }
     assert_eq!(nodes[0].up().fleet.status().counts.rejected, 4);
     assert!(before.difference(&nodes[0].evidence()).is_none());
     // A valid one is accepted, and one that was published before it is not.
     let node_id = NodeId::from_bytes([9; 16]);
     broker.publish_global(node_id, image(&all.global_part(), 60).into());
-    wait(|| nodes[0].up().fleet.status().counts.global_snapshots_applied == 1).await;
+    let counts = || nodes[0].up().fleet.status().counts;
+    until("it is applied", || counts().global_snapshots_applied == 1).await;
     broker.publish_global(node_id, image(&all.global_part(), 55).into());
-    wait(|| nodes[0].up().fleet.status().counts.duplicate == 1).await;
+    until("it is a duplicate", || counts().duplicate == 1).await;
     assert_same("the newer one", &nodes[0].evidence(), &all.global_part());
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_pool_and_a_directory_have_one_scope() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 8);
     let mut nodes = nodes(2, dir.path(), &broker, &clock).await;
     nodes.iter().zip(0..).for_each(|(node, n)| record(node, n, 20));
-    settle(&nodes, SOON).await;
+    settle(&nodes).await;
     nodes[1].crash().await;
     let refused = nodes[1].start(options()).await.unwrap_err();
     assert!(matches!(&refused, FleetError::Differs { what: "the scope", .. }), "{refused:?}");
@@ -270,7 +270,7 @@ async fn a_pool_and_a_directory_have_one_scope() {
     for node in &mut nodes {
         node.start(options()).await.unwrap();
     }
-    settle(&nodes, SOON).await;
+    settle(&nodes).await;
     let all = naive(&dirs(&nodes), &clock, |_, _| true);
     nodes.iter().for_each(|node| assert_same("in scope all", &node.evidence(), &all));
     nodes[0].crash().await;
@@ -309,14 +309,6 @@ fn an_oversized_global_snapshot_drops_the_lightest_keys() {
     assert_eq!(read.fetcher_totals(), share.fetcher_totals(), "the totals of all attempts stay");
 }
 
-async fn wait(mut until: impl FnMut() -> bool) {
-    let begun = std::time::Instant::now();
-    while !until() {
-        assert!(begun.elapsed() < SOON, "the directory was not restored");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -351,19 +343,19 @@ fn expected_with_past(
     oracle.evidence_snapshot(NOW, 0.0)
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_restored_directory_recovers_the_lost_attempts() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
     let broker = InProcessBroker::new(Arc::clone(&clock), 12);
     let mut nodes = nodes(2, dir.path(), &broker, &clock).await;
     nodes.iter().zip(0..).for_each(|(node, n)| record(node, n, 100));
-    settle(&nodes, SOON).await;
+    settle(&nodes).await;
     let (backup, lost) = (dir.path().join("backup"), dir.path().join("lost"));
     nodes[0].crash().await;
     copy(&nodes[0].dir, &backup);
     nodes[0].start(own_scope()).await.unwrap();
     record(&nodes[0], 7, 60);
-    settle(&nodes, SOON).await;
+    settle(&nodes).await;
     nodes[0].crash().await;
     std::fs::rename(&nodes[0].dir, &lost).unwrap();
     std::fs::rename(&backup, &nodes[0].dir).unwrap();
@@ -378,21 +370,21 @@ async fn a_restored_directory_recovers_the_lost_attempts() {
             expected_with_past(&[other], &[&lost, restored], |_| false, &clock),
         );
         // A snapshot with the attempt replaces one without it.
-        wait(|| nodes[1].evidence().distance(&of_other).0 <= 1e-9).await;
+        until("the other knows it", || nodes[1].evidence().distance(&of_other).0 <= 1e-9).await;
         assert_same(&format!("{what}: restored"), &nodes[0].evidence(), &of_restored);
         assert_same(&format!("{what}: the other"), &nodes[1].evidence(), &of_other);
         assert!(nodes.iter().all(|node| node.up().fleet.status().counts.rejected == 0));
     };
     nodes[0].start(own_scope()).await.unwrap();
-    settle(&nodes, SOON).await;
+    settle(&nodes).await;
     assert_eq!(nodes[0].up().fleet.status().epoch, 2);
     check("it is back", &nodes).await;
     record(&nodes[0], 8, 30);
-    settle(&nodes, SOON).await;
+    settle(&nodes).await;
     check("and goes on", &nodes).await;
     nodes[0].crash().await;
     nodes[0].start(own_scope()).await.unwrap();
-    settle(&nodes, SOON).await;
+    settle(&nodes).await;
     check("and begins again", &nodes).await;
 
     // The broker was away when it started: it learns later that it was restored.
@@ -403,6 +395,6 @@ async fn a_restored_directory_recovers_the_lost_attempts() {
     record(&nodes[0], 9, 10);
     tokio::time::sleep(Duration::from_millis(300)).await;
     broker.cut(nodes[0].name(), false);
-    settle(&nodes, SOON).await;
+    settle(&nodes).await;
     check("without what it had read", &nodes).await;
 }

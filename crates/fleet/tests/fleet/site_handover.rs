@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{NOW, Node, TestRng, assert_same, attempt, options, selector, settle, with_fact};
+use crate::common::{NOW, Node, Running, TestRng, assert_same, attempt, options, selector, settle, with_fact};
 use bytes::Bytes;
 use fetchwise::attempt::Attempt;
 use fetchwise::evidence::EvidenceSnapshot;
@@ -22,8 +22,7 @@ use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Cells, Table};
 use fetchwise_fleet::{NodeId, Options, Scope};
-
-const SOON: Duration = Duration::from_secs(60);
+use fetchwise_testsite::poll::until;
 
 fn own_scope() -> Options {
     let mut options = options();
@@ -77,7 +76,7 @@ impl Pool {
     }
 
     async fn settle(&self) {
-        settle(&self.nodes, SOON).await;
+        settle(&self.nodes).await;
     }
 
     /// Ends a node, and lets its last heartbeat age out.
@@ -85,11 +84,9 @@ impl Pool {
         let name = self.nodes[index].name();
         self.nodes[index].crash().await;
         self.broker.node(NodeId::random()).delete(Table::Nodes, &name.to_string(), None).await.unwrap();
-        let begun = std::time::Instant::now();
-        while self.nodes.iter().filter_map(|n| n.running.as_ref()).any(|up| up.fleet.nodes().contains(&name)) {
-            assert!(begun.elapsed() < SOON, "it is still among those that sites are divided among");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let running = self.nodes.iter().filter_map(|node| node.running.as_ref());
+        let knows = |up: &Running| up.fleet.nodes().contains(&name);
+        until("sites are divided among the others", || !running.clone().any(knows)).await;
         self.settle().await;
         let left: Vec<usize> = (0..self.nodes.len()).filter(|n| self.nodes[*n].running.is_some()).collect();
         left.into_iter().for_each(|node| self.takes(node, index));
@@ -131,7 +128,7 @@ async fn behind_share(pool: &Pool, index: usize) -> u64 {
     status.published - status.snapshot_position
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn evidence_of_a_site_is_handed_to_its_next_owner() {
     let dir = tempfile::tempdir().unwrap();
     let mut pool = Pool::new(4, dir.path()).await;
@@ -167,7 +164,7 @@ async fn evidence_of_a_site_is_handed_to_its_next_owner() {
     pool.check("started again", |_, _| true);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn handed_over_evidence_respects_exclusion_and_forgetting() {
     let dir = tempfile::tempdir().unwrap();
     let mut pool = Pool::new(3, dir.path()).await;
@@ -184,12 +181,12 @@ async fn handed_over_evidence_respects_exclusion_and_forgetting() {
         let status = pool.nodes[index].up().fleet.status();
         status.peers.iter().any(|peer| peer.node == liar && peer.excluded)
     };
-    wait(|| is_out(&pool, 0) && is_out(&pool, 2)).await;
+    until("both exclude it", || is_out(&pool, 0) && is_out(&pool, 2)).await;
     for index in [0, 2] {
         assert_same("without it", &pool.nodes[index].evidence(), &pool.expected(index, |by, _| by != 1));
     }
     hands.delete(Table::Excluded, &liar, None).await.unwrap();
-    wait(|| !is_out(&pool, 0) && !is_out(&pool, 2)).await;
+    until("both include it", || !is_out(&pool, 0) && !is_out(&pool, 2)).await;
     pool.settle().await;
     // A node that includes it applies its evidence again.
     for index in [0, 2] {
@@ -206,7 +203,7 @@ async fn handed_over_evidence_respects_exclusion_and_forgetting() {
     };
     let (domain, at) = domains.find_map(known).unwrap();
     notify_forgotten(&hands, &domain, NOW).await.unwrap();
-    wait(|| pool.nodes.iter().all(|node| node.up().fleet.status().forgot == 1)).await;
+    until("all forget", || pool.nodes.iter().all(|node| node.up().fleet.status().forgot == 1)).await;
     pool.settle().await;
     assert!(pool.nodes.iter().all(|node| !node.evidence().has_domain(&domain)));
     pool.check("forgotten", |_, attempt| attempt.heuristic("domain") != Some(&domain));
@@ -215,7 +212,7 @@ async fn handed_over_evidence_respects_exclusion_and_forgetting() {
     pool.check("and after a start", |_, attempt| attempt.heuristic("domain") != Some(&domain));
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_broker_outage_does_not_make_nodes_look_gone() {
     let dir = tempfile::tempdir().unwrap();
     let mut pool = Pool::new(2, dir.path()).await;
@@ -237,16 +234,8 @@ async fn a_broker_outage_does_not_make_nodes_look_gone() {
     assert!(pool.nodes.iter().all(|node| node.up().fleet.status().counts.snapshots_applied == 0));
 }
 
-async fn wait(mut until: impl FnMut() -> bool) {
-    let begun = std::time::Instant::now();
-    while !until() {
-        assert!(begun.elapsed() < SOON, "the directory was not restored");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
 /// A node's directory, for offline readers.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn handed_over_evidence_counts_as_peer_evidence_offline() {
     let dir = tempfile::tempdir().unwrap();
     let mut pool = Pool::new(2, dir.path()).await;

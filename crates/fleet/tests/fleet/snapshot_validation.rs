@@ -22,7 +22,6 @@ use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Blobs, Transport};
 use proptest::prelude::*;
 
-const SOON: Duration = Duration::from_secs(60);
 const DAY_MS: i64 = 86_400_000;
 
 /// With the shortest half-life, evidence fades while attempts are still in the log one by one.
@@ -179,7 +178,7 @@ fn refused(of: &Node, liar: &Node) -> Option<String> {
 
 /// A new node refuses the snapshot, names its node and the reason, counts it once, and learns that node's published
 /// attempts one by one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn an_overweight_snapshot_is_rejected_and_published_messages_are_learned() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
     let broker = InProcessBroker::new(Arc::clone(&clock), 3);
@@ -190,10 +189,10 @@ async fn an_overweight_snapshot_is_rejected_and_published_messages_are_learned()
     nodes[0].start(settings).await.unwrap();
     let mut rng = TestRng(4);
     (0..80).for_each(|n| nodes[0].record(&attempt(&mut rng, 10, n - 1000)));
-    settle(&nodes[..1], SOON).await;
+    settle(&nodes[..1]).await;
     lie(&nodes[0], &clock, 80).await;
     nodes[1].start(options()).await.unwrap();
-    settle(&nodes[1..], SOON).await;
+    settle(&nodes[1..]).await;
     let what = "evidence snapshot: more weight than its attempts allow";
     assert_eq!(refused(&nodes[1], &nodes[0]).as_deref(), Some(what), "later messages do not clear it");
     assert_eq!(
@@ -205,7 +204,7 @@ async fn an_overweight_snapshot_is_rejected_and_published_messages_are_learned()
 }
 
 /// The same where a node takes over the sites of one that is gone.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn an_overweight_snapshot_is_not_used_for_site_handover() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
     let broker = InProcessBroker::new(Arc::clone(&clock), 4);
@@ -218,11 +217,11 @@ async fn an_overweight_snapshot_is_not_used_for_site_handover() {
     nodes[0].start(own()).await.unwrap();
     let mut rng = TestRng(4);
     (0..80).for_each(|n| nodes[0].record(&attempt(&mut rng, 10, n - 1000)));
-    settle(&nodes[..1], SOON).await;
+    settle(&nodes[..1]).await;
     nodes[0].crash().await;
     lie(&nodes[0], &clock, 80).await;
     nodes[1].start(own()).await.unwrap();
-    settle(&nodes[1..], SOON).await;
+    settle(&nodes[1..]).await;
     assert_eq!(
         refused(&nodes[1], &nodes[0]).as_deref(),
         Some("evidence snapshot: more weight than its attempts allow")

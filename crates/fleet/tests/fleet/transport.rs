@@ -1,18 +1,21 @@
 //! The default methods of a transport: over a stream that has lost messages, the last ones too, and with readers that
 //! hang. Nothing but tokio keeps time here, so the clock is paused: it jumps to the next timer when all tasks wait.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::common::NOW;
+use crate::common::{NOW, Node, TestRng, attempt, options, selector};
 use bytes::Bytes;
+use fetchwise::journal::{Durability, Journal, JournalOptions};
 use fetchwise::time::Clock;
-use fetchwise_fleet::NodeId;
 use fetchwise_fleet::transport::in_process::{InProcessBroker, InProcessNode};
 use fetchwise_fleet::transport::{
     Blobs, Cells, Delivery, Position, RetransmitRequest, StreamBounds, Transport, TransportError,
 };
+use fetchwise_fleet::{Fleet, NodeId};
+use fetchwise_testsite::poll::until;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
@@ -26,6 +29,8 @@ struct Plain {
     node: InProcessNode,
     /// The number of readers that hang from their first message on.
     hang: AtomicUsize,
+    /// The time after which it answers where its stream ends.
+    delay: Duration,
 }
 
 impl Transport for Plain {
@@ -47,7 +52,11 @@ impl Transport for Plain {
     }
 
     fn bounds(&self) -> BoxFuture<'_, Result<StreamBounds, TransportError>> {
-        self.node.bounds()
+        async move {
+            tokio::time::sleep(self.delay).await;
+            self.node.bounds().await
+        }
+        .boxed()
     }
 
     fn cells(&self) -> &dyn Cells {
@@ -79,7 +88,7 @@ fn text(n: u64) -> Bytes {
 async fn ten() -> (Arc<InProcessBroker>, Plain, [NodeId; 2]) {
     let broker = InProcessBroker::new(Arc::new(Clock::fixed(NOW)), 2);
     let both = [NodeId::random(), NodeId::random()];
-    let plain = Plain { node: broker.node(both[0]), hang: AtomicUsize::new(0) };
+    let plain = Plain { node: broker.node(both[0]), hang: AtomicUsize::new(0), delay: Duration::ZERO };
     for n in 1..=10 {
         plain.publish(both[(n as usize + 1) % 2], &format!("{n}"), text(n)).await.unwrap();
     }
@@ -133,4 +142,49 @@ async fn a_broker_that_goes_away_results_in_an_error() {
     assert!(matches!(newest, Err(TransportError::Away(_))), "{newest:?}");
     let (said, seq) = (plain.published_by(one, Position::default()).now_or_never(), plain.bounds().await);
     assert!(seq.is_err() && said.is_some_and(|said| said.is_err()));
+}
+
+/// Joins as a node whose broker answers slowly.
+async fn join_slowly(dir: &Path, broker: &Arc<InProcessBroker>, clock: &Arc<Clock>) -> (Fleet, Arc<Journal>) {
+    let delay = options().timing.check * 5;
+    let slow = Plain { node: broker.node(NodeId::random()), hang: AtomicUsize::new(0), delay };
+    let (journal, _) = Journal::open(dir, JournalOptions::default().durability(Durability::Os)).unwrap();
+    let (journal, learner) = (Arc::new(journal), Arc::new(selector(clock)));
+    let fleet = Fleet::join(Arc::clone(&journal), learner, Arc::new(slow), options()).await.unwrap();
+    until("it has begun", || !fleet.status().syncing).await;
+    (fleet, journal)
+}
+
+/// The bug: a check that took longer than the interval between checks was followed by the next one at once, so that no
+/// message was read.
+#[tokio::test(start_paused = true)]
+async fn a_node_reads_although_its_broker_answers_slowly() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
+    let broker = InProcessBroker::new(Arc::clone(&clock), 3);
+    let mut writer = Node::new(dir.path().join("writer"), &broker, &clock);
+    writer.start(options()).await.unwrap();
+    let (reader, _) = join_slowly(&dir.path().join("reader"), &broker, &clock).await;
+    let mut rng = TestRng(6);
+    (0..20).for_each(|n| writer.record(&attempt(&mut rng, 10, n)));
+    let has_read = until("it reads", || reader.status().counts.received > 0);
+    timeout(LONG, has_read).await.expect("messages arrive one by one");
+    reader.stop().await;
+}
+
+/// The same for turns of the publisher, after which no request was answered.
+#[tokio::test(start_paused = true)]
+async fn a_node_answers_requests_although_its_broker_answers_slowly() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
+    let broker = InProcessBroker::new(Arc::clone(&clock), 3);
+    let (writer, journal) = join_slowly(&dir.path().join("writer"), &broker, &clock).await;
+    let mut rng = TestRng(6);
+    for n in 0..20 {
+        journal.append_attempt(&attempt(&mut rng, 10, n)).unwrap();
+    }
+    let sent = || writer.status().counts.published;
+    until("it is published", || writer.status().published >= 20).await;
+    let (before, operator) = (sent(), broker.node(NodeId::random()));
+    operator.signal(writer.node_id(), RetransmitRequest { epoch: 1, first: 1, last: 20 }).await.unwrap();
+    timeout(LONG, until("it publishes again", || sent() > before)).await.expect("requests are answered");
+    writer.stop().await;
 }

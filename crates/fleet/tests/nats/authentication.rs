@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::conformance::conforms;
 use crate::servers::{self, Servers};
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(120);
 
 /// A certificate authority.
 type Authority = CertifiedIssuer<'static, rcgen::KeyPair>;
@@ -77,15 +77,30 @@ fn tls((certificate, key): &(PathBuf, PathBuf), roots: &Path, verify: bool) -> S
 
 fn settings(servers: &Servers, scheme: &str) -> NatsSettings {
     let urls = servers.urls().into_iter().map(|url| url.replace("nats://", scheme));
-    NatsSettings { timeout: Duration::from_secs(2), ..NatsSettings::new(urls, "test") }
+    NatsSettings::new(urls, "test")
 }
 
-/// Returns the error of a node that cannot connect.
+/// Returns the error of a node that cannot connect, once it has tried: until then the error names the address only.
 async fn kept_out(settings: NatsSettings) -> TransportError {
+    let last = settings.urls.last().unwrap().clone();
     let nats = Nats::connect(settings).await.unwrap();
-    let error = nats.ready(Duration::from_secs(3)).await.unwrap_err();
+    let error = failed(&nats, |error| !error.to_string().ends_with(&last)).await;
     assert!(nats.publish(NodeId::random(), "a", Bytes::new()).await.is_err());
     error
+}
+
+/// Waits until there is such an error instead of a connection.
+async fn failed(nats: &Nats, is_it: impl Fn(&TransportError) -> bool) -> TransportError {
+    let trying = async {
+        loop {
+            let error = nats.ready(Duration::ZERO).await.unwrap_err();
+            if is_it(&error) {
+                return error;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(SOON, trying).await.expect("such an error")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -146,17 +161,9 @@ async fn a_broker_that_verifies_nodes_admits_one_with_a_certificate() {
 }
 
 /// Waits for a refusal: until the broker has reported it, a node merely has no connection.
-async fn refused(settings: NatsSettings) -> TransportError {
+pub(crate) async fn refused(settings: NatsSettings) -> TransportError {
     let nats = Nats::connect(settings).await.unwrap();
-    let mut last = None;
-    for _ in 0..200 {
-        match nats.ready(Duration::ZERO).await.unwrap_err() {
-            error @ TransportError::Refused(_) => return error,
-            error => last = Some(error),
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("not refused: {last:?}");
+    failed(&nats, |error| matches!(error, TransportError::Refused(_))).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

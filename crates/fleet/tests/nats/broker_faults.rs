@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::servers::{self, Servers};
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);
 
 async fn connect(servers: &Servers) -> Nats {
     let nats = Nats::connect(NatsSettings::new(servers.urls(), "test")).await.unwrap();
@@ -221,7 +221,7 @@ async fn messages_that_look_like_a_status_stop_no_reader() {
     let mut read = nats.read(Position::default());
     let mut bodies = Vec::new();
     while bodies.last() != Some(&Bytes::from_static(b"last")) {
-        let delivery = tokio::time::timeout(Duration::from_secs(60), read.next()).await.expect("a message comes");
+        let delivery = timeout(LONG, read.next()).await.expect("a message comes");
         if let Delivery::Message { node_id, body, .. } = delivery.unwrap().unwrap()
             && node_id == good
         {

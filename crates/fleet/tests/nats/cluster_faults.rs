@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fetchwise_fleet::transport::Transport;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
+use fetchwise_testsite::poll::found;
 
 use crate::common::TestRng;
 use crate::node_control::Nodes;
@@ -161,7 +162,7 @@ fn row_09_the_stream_ages_out_under_a_reader_that_stands() {
             // As if all messages had aged out at once.
             runtime.block_on(async {
                 let nats = Nats::connect(NatsSettings::new(servers.urls(), "suite")).await.unwrap();
-                let bounds = nats.ready(Duration::from_secs(30)).await.unwrap();
+                let bounds = nats.ready(Duration::from_secs(120)).await.unwrap();
                 assert!(bounds.last > 0);
                 nats.drop_before(bounds.last).await.unwrap();
                 assert!(nats.bounds().await.unwrap().first >= bounds.last);
@@ -212,13 +213,9 @@ fn row_14_a_backup_is_restored_and_a_copy_is_turned_away() {
         let copy = nodes.all[copied].dir.clone();
         copy_files(&original, &copy);
         nodes.all[copied].start(0, 1);
-        for _ in 0..100 {
-            if nodes.was_refused(copied).is_some() {
-                break;
-            }
-            wait(200);
-        }
-        let refusal = nodes.was_refused(copied).expect("a second process with the same node id is refused");
+        let refusal = found("a second process with the same node id is refused", || {
+            nodes.was_refused(copied).ok_or("it is not refused")
+        });
         assert!(refusal.contains("already in the fleet"), "{refusal}");
         nodes.all[copied].kill();
         // The original goes on, is lost, and is restored.

@@ -2,20 +2,24 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fetchwise::time::{Clock, Timestamp};
+use fetchwise_fleet::Options;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 
 use crate::common::links::{CrawlingNode, fails_here_and_waits_there};
-use crate::common::options;
 use crate::common::visits::LONG;
+use crate::node_process::timing;
 use crate::servers::{self, Servers};
 
 async fn node(servers: &Servers, dir: &Path, clock: &Arc<Clock>, egress: &str) -> CrawlingNode {
     std::fs::create_dir_all(dir).unwrap();
     let nats = Nats::connect(NatsSettings::new(servers.urls(), "test")).await.unwrap();
     nats.ready(LONG).await.unwrap();
-    let mut options = options();
+    let mut options = Options::default();
+    options.timing = timing();
+    options.timing.lease = Duration::from_secs(30);
     options.egress_group = egress.to_owned();
     CrawlingNode::start(dir, Arc::new(nats), clock, options).await
 }

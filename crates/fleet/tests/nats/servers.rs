@@ -8,13 +8,13 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
+use fetchwise_testsite::poll::found;
 use fetchwise_testsite::requirements::skip;
+use tokio::net::TcpSocket;
 
 /// Some brokers.
 pub struct Servers {
@@ -23,7 +23,9 @@ pub struct Servers {
 }
 
 struct Server {
-    port: u16,
+    port: ReservedPort,
+    /// For the other brokers.
+    _route: ReservedPort,
     config: PathBuf,
     store: PathBuf,
     running: Option<Running>,
@@ -74,17 +76,26 @@ pub fn is_available() -> bool {
     is_requested
 }
 
-/// Returns a free port that stays free until a server listens on it. The system assigns ports from 32 768 on, and each
-/// test process starts at a different one.
-pub fn free_port() -> u16 {
-    const PORTS: std::ops::Range<u32> = 10_000..32_000;
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let place = std::process::id().wrapping_mul(7919).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = (PORTS.start + place % (PORTS.end - PORTS.start)) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
+/// A port on loopback that nobody else gets, and on which a connection is refused until a server of the test listens. A
+/// socket that does not listen holds it, so the server may end and start again.
+#[derive(Debug)]
+pub struct ReservedPort {
+    port: u16,
+    _holder: TcpSocket,
+}
+
+impl ReservedPort {
+    pub fn new() -> Self {
+        let holder = TcpSocket::new_v4().unwrap();
+        // As the server's own socket has it: so the two may have the same port.
+        holder.set_reuseaddr(true).unwrap();
+        holder.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        Self { port: holder.local_addr().unwrap().port(), _holder: holder }
+    }
+
+    /// Returns the address with this port.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
     }
 }
 
@@ -98,25 +109,27 @@ impl Servers {
     /// Works like [`start`](Self::start), with more lines in each configuration.
     pub fn start_with(n: usize, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let ports: Vec<(u16, u16)> = (0..n).map(|_| (free_port(), free_port())).collect();
-        let routes: Vec<String> = ports.iter().map(|(_, route)| format!("nats://127.0.0.1:{route}")).collect();
+        let ports: Vec<_> = (0..n).map(|_| (ReservedPort::new(), ReservedPort::new())).collect();
+        let routes: Vec<String> = ports.iter().map(|(_, route)| format!("nats://{}", route.address())).collect();
         let mut servers = Vec::new();
-        for (number, (port, route)) in ports.iter().enumerate() {
+        for (number, (port, route)) in ports.into_iter().enumerate() {
             let store = folder.path().join(format!("n{number}"));
             let mut config = format!(
-                "server_name: n{number}\nlisten: \"127.0.0.1:{port}\"\nlame_duck_duration: \"30s\"\n\
+                "server_name: n{number}\nlisten: {:?}\nlame_duck_duration: \"30s\"\n\
                  jetstream {{ store_dir: {:?}, max_memory_store: 64MB, max_file_store: 4GB }}\n{more}\n",
+                port.address(),
                 store.display().to_string()
             );
             if n > 1 {
                 config.push_str(&format!(
-                    "cluster {{ name: fw, no_advertise: true, listen: \"127.0.0.1:{route}\", routes: [{}] }}\n",
+                    "cluster {{ name: fw, no_advertise: true, listen: {:?}, routes: [{}] }}\n",
+                    route.address(),
                     routes.join(", ")
                 ));
             }
             let path = folder.path().join(format!("n{number}.conf"));
             fs::File::create(&path).unwrap().write_all(config.as_bytes()).unwrap();
-            servers.push(Server { port: *port, config: path, store, running: None });
+            servers.push(Server { port, _route: route, config: path, store, running: None });
         }
         let mut servers = Self { folder, servers };
         for number in 0..n {
@@ -127,12 +140,12 @@ impl Servers {
 
     /// Returns the addresses of all brokers.
     pub fn urls(&self) -> Vec<String> {
-        self.servers.iter().map(|server| format!("nats://127.0.0.1:{}", server.port)).collect()
+        self.servers.iter().map(|server| format!("nats://{}", server.port.address())).collect()
     }
 
     /// Returns their ports.
     pub fn ports(&self) -> Vec<u16> {
-        self.servers.iter().map(|server| server.port).collect()
+        self.servers.iter().map(|server| server.port.port).collect()
     }
 
     pub fn len(&self) -> usize {
@@ -153,7 +166,7 @@ impl Servers {
         if server.running.is_some() {
             return;
         }
-        let out = fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
+        let out = fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
         let mut command = Command::new(program());
         command.arg("-c").arg(&server.config).stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
         let child = command.spawn().unwrap();
@@ -163,15 +176,12 @@ impl Servers {
             .spawn()
             .unwrap();
         let running = server.running.insert(Running { server: child, guard });
-        let address: SocketAddr = ([127, 0, 0, 1], server.port).into();
-        let begun = Instant::now();
-        while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
-            assert!(begun.elapsed() < Duration::from_secs(30), "a nats-server does not start: {}", self.log(number));
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        // If another process had taken the port, that one would have responded.
-        let ended = running.server.try_wait().unwrap();
-        assert!(ended.is_none(), "a nats-server has ended: {}", self.log(number));
+        let address = server.port.address();
+        found("a nats-server accepts connections", || {
+            let ended = running.server.try_wait().unwrap();
+            assert!(ended.is_none(), "a nats-server has ended: {}", read_log(&log));
+            TcpStream::connect(&address).map_err(|error| format!("{error}: {}", read_log(&log)))
+        });
     }
 
     /// Sends SIGSTOP to a broker.
@@ -228,8 +238,12 @@ impl Servers {
 
     /// Returns a broker's log.
     pub fn log(&self, number: usize) -> String {
-        fs::read_to_string(self.folder.path().join(format!("n{number}.log"))).unwrap_or_default()
+        read_log(&self.folder.path().join(format!("n{number}.log")))
     }
+}
+
+fn read_log(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
 }
 
 impl Drop for Servers {

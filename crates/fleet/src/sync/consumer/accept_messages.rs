@@ -28,7 +28,7 @@ use crate::peer_store::PeerStore;
 use crate::sync::consumer::handover_queue::Rebalance;
 use crate::sync::consumer::token_bucket::PeerQuota;
 use crate::sync::forget::ForgetCell;
-use crate::sync::run_blocking;
+use crate::sync::{run_blocking, synced};
 use crate::transport::{Cell, Delivery, Position, Table, Transport, is_broker_response};
 use fetchwise::fleet_status::FleetCounts;
 
@@ -366,8 +366,7 @@ impl Consumer {
     async fn forget(&mut self, domain: String, until: Timestamp) -> Result<(), FleetError> {
         let stone = Tombstone { target: TombstoneTarget::Domain(domain.clone()), at: until };
         let seq = self.journal.append_tombstone(&stone)?.seq().unwrap_or(u64::MAX);
-        let flushed = self.journal.flush().await;
-        flushed.map_err(|error| FleetError::Record(error.to_string()))?;
+        synced(self.journal.flush()).await?;
         let (journal, selector, now) = (Arc::clone(&self.journal), Arc::clone(&self.selector), self.selector.now());
         self.with_peers(move |peers| {
             retract_domain(journal.dir(), &selector, &domain, seq)?;

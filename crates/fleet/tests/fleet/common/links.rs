@@ -15,6 +15,7 @@ use fetchwise_fleet::{Fleet, Options};
 use fetchwise_testsite::poll::until;
 use url::Url;
 
+use super::flush;
 use super::visits::goes;
 
 /// The first pause of a blocked link. It ends before a clock is too far ahead of the broker's to be accepted.
@@ -78,7 +79,7 @@ pub(crate) fn blocked() -> Outcome {
 
 /// Waits until a node has read everything that another one has published.
 pub(crate) async fn heard(reader: &CrawlingNode, of: &CrawlingNode) {
-    of.journal.flush().await.unwrap();
+    flush(&of.journal).await;
     until("everything is published and read", || {
         let (name, top) = (of.fleet.node_id().to_string(), of.journal.durable_seq());
         reader.fleet.status().peers.iter().any(|peer| peer.node == name && peer.position >= top)

@@ -15,7 +15,7 @@ use fetchwise_fleet::transport::{Table, Transport};
 use url::Url;
 
 /// The timeout of every wait.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(120);
 /// The first pause of a host.
 pub(crate) const PAUSE: Duration = Duration::from_secs(300);
 
