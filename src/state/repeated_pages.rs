@@ -7,13 +7,15 @@
 //! Must not know: the consequences for the visit.
 
 use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
 
-use dashmap::DashMap;
+use lru::LruCache;
 
 /// Maximum number of responses remembered per host.
 const MAX_RESPONSES: usize = 16;
-/// Maximum number of hosts. Beyond it, hosts without a repeated page are dropped.
-const MAX_HOSTS: usize = 10_000;
+/// Maximum number of hosts. A further one replaces the host whose last page is the oldest.
+const MAX_HOSTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 /// Two SimHashes of the same page differ in at most this number of bits.
 const SAME_BITS: u32 = 5;
 /// SimHashes of different pages differ in at least this number of bits.
@@ -42,24 +44,31 @@ pub(crate) struct RepeatedPage {
 }
 
 /// The hosts that showed pages with little text.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RepeatedPages {
-    hosts: DashMap<String, VecDeque<PageSighting>>,
+    hosts: Mutex<LruCache<String, VecDeque<PageSighting>>>,
+}
+
+impl Default for RepeatedPages {
+    fn default() -> Self {
+        Self { hosts: Mutex::new(LruCache::sparse(MAX_HOSTS)) }
+    }
 }
 
 impl RepeatedPages {
     /// Remembers a response, and returns whether its page is repeated.
     pub(crate) fn record(&self, domain: &str, sighting: PageSighting) -> Option<RepeatedPage> {
+        // The hosts are consistent even if a thread panicked with them.
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         // A host is remembered from its first page with little text on.
         if sighting.simhash.is_none() {
-            if let Some(mut responses) = self.hosts.get_mut(domain) {
-                remember(&mut responses, sighting);
+            if let Some(responses) = hosts.get_mut(domain) {
+                remember(responses, sighting);
             }
             return None;
         }
-        self.drop_unrepeated();
-        let mut responses = self.hosts.entry(domain.to_owned()).or_default();
-        remember(&mut responses, sighting);
+        let responses = hosts.get_or_insert_mut_ref(domain, VecDeque::new);
+        remember(responses, sighting);
         let same: Vec<u64> = {
             let mut links: Vec<u64> =
                 responses.iter().filter(|other| is_same(other, &sighting)).map(|other| other.link).collect();
@@ -73,16 +82,6 @@ impl RepeatedPages {
                 && same.contains(&other.link)
         });
         (same.len() >= MIN_LINKS).then_some(RepeatedPage { links: same.len(), differs })
-    }
-
-    fn drop_unrepeated(&self) {
-        if self.hosts.len() <= MAX_HOSTS {
-            return;
-        }
-        self.hosts.retain(|_, responses| responses.iter().any(|one| responses.iter().any(|two| is_repeat(one, two))));
-        if self.hosts.len() > MAX_HOSTS {
-            self.hosts.clear();
-        }
     }
 }
 
@@ -99,10 +98,6 @@ fn remember(responses: &mut VecDeque<PageSighting>, sighting: PageSighting) {
 fn is_same(one: &PageSighting, two: &PageSighting) -> bool {
     one.fetcher == two.fetcher
         && matches!((one.simhash, two.simhash), (Some(a), Some(b)) if (a ^ b).count_ones() <= SAME_BITS)
-}
-
-fn is_repeat(one: &PageSighting, two: &PageSighting) -> bool {
-    one.link != two.link && is_same(one, two)
 }
 
 /// Returns whether a page has other text, or much more.
@@ -173,12 +168,30 @@ mod tests {
         for link in 0..1_000 {
             pages.record("a.example", sighting(link, 0, Some(BLOCK_PAGE.wrapping_mul(link | 1))));
         }
-        assert_eq!(pages.hosts.get("a.example").map(|responses| responses.len()), Some(MAX_RESPONSES));
-        for host in 0..MAX_HOSTS + 10 {
+        let kept = |host: &str| pages.hosts.lock().unwrap().peek(host).map(VecDeque::len);
+        assert_eq!(kept("a.example"), Some(MAX_RESPONSES));
+        for host in 0..MAX_HOSTS.get() + 10 {
             pages.record(&format!("{host}.example"), sighting(1, 0, Some(BLOCK_PAGE)));
         }
-        assert!(pages.hosts.len() <= MAX_HOSTS + 1);
+        assert_eq!(pages.hosts.lock().unwrap().len(), MAX_HOSTS.get());
         pages.record("full.example", sighting(1, 0, None));
-        assert!(!pages.hosts.contains_key("full.example"), "a host without little text takes no memory");
+        assert_eq!(kept("full.example"), None, "a host without little text takes no memory");
+    }
+
+    /// With 10,000 hosts, each further one looked at all of them, and then all were forgotten.
+    #[test]
+    fn a_new_host_replaces_the_one_that_was_idle_for_longest() {
+        let pages = RepeatedPages::default();
+        let record = |host: usize, link| pages.record(&format!("{host}.example"), sighting(link, 0, Some(BLOCK_PAGE)));
+        for link in 1..=3 {
+            record(0, link);
+        }
+        for host in 1..10 * MAX_HOSTS.get() {
+            assert_eq!(record(host, 1), None);
+            if host % 5000 == 0 {
+                assert_eq!(record(0, 3), Some(RepeatedPage { links: 3, differs: false }), "after {host} hosts");
+            }
+        }
+        assert_eq!(pages.hosts.lock().unwrap().len(), MAX_HOSTS.get());
     }
 }
