@@ -140,7 +140,7 @@ impl Series {
         }
     }
 
-    /// Adds the counts of `other`. Both must be current.
+    /// Adds the counts of `other`, whose attempts were counted before these. Both must be current.
     pub(crate) fn merge(&mut self, other: Self, now: Timestamp) {
         let places: Vec<usize> = other.fetchers.iter().map(|name| self.place_of(name)).collect();
         for (ring, theirs) in self.rings.iter_mut().zip(other.rings) {
@@ -155,9 +155,10 @@ impl Series {
                 }
             }
         }
-        for (host, theirs) in other.hosts {
-            let own = self.minutes_of(&host);
-            theirs.each(|minute, of| own.add(minute, of));
+        // The hosts that were counted last stay.
+        for (host, own) in std::mem::replace(&mut self.hosts, other.hosts) {
+            let all = self.minutes_of(&host);
+            own.each(|minute, of| all.add(minute, of));
         }
         self.heuristics.merge(other.heuristics);
     }
@@ -534,8 +535,9 @@ mod tests {
     #[test]
     fn the_host_that_was_idle_for_longest_makes_room_for_a_new_one() {
         let (mut series, most, now) = (Series::default(), MAX_HOSTS.get(), at_ms(NOON));
+        let once = Recent { attempts: 1, judged: 1, delivered: 1 };
         for n in 0..10 * most {
-            series.observe(&attempt(n, "f", NOON), now);
+            series.minutes_of(&format!("h{n}.example")).add(now, once);
             if n % (most / 2) == 0 {
                 series.observe(&attempt(1, "f", NOON), now);
             }
@@ -552,11 +554,13 @@ mod tests {
         let (most, now) = (MAX_HOSTS.get(), at_ms(NOON));
         let [old, new] = [0..most, most..most + 10].map(|hosts| {
             let mut series = Series::default();
-            hosts.for_each(|n| series.observe(&attempt(n, "f", NOON), now));
+            hosts.for_each(|n| {
+                series.minutes_of(&format!("h{n}.example")).add(now, Recent { attempts: 1, ..Recent::default() })
+            });
             series
         });
-        let mut merged = old.clone();
-        merged.merge(new, now);
+        let mut merged = new;
+        merged.merge(old, now);
         let recent = |n: usize| merged.recent(&format!("h{n}.example"), now);
         assert_eq!((merged.hosts.len(), recent(9), recent(10), recent(most + 9)), (most, 0, 1, 1));
     }
