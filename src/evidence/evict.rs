@@ -1,7 +1,7 @@
 //! The bound on memory: beyond a configured number of keys, each new key evicts a few of the least attempted ones,
 //! low-priority keys first.
 //!
-//! Owns: pools of all keys, from which random ones are drawn. The map itself cannot tell a random key.
+//! Owns: which keys are evicted.
 //!
 //! Invariants: a paused host is never evicted; a new key looks at a constant number of keys, and waits at most for
 //! other new keys that do the same; readers are not affected; the same keys in the same order evict the same ones.
@@ -10,13 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use arrayvec::ArrayVec;
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Evidence, Guard, Key};
+use crate::evidence::key_pool::{DRAWN, KeyPool};
 use fetchwise_types::time::Timestamp;
 
-/// Number of random keys among which a new key finds those to evict.
-const DRAWN: usize = 32;
 /// Number of keys that are evicted at once, if there are too many. Each new key is one too many, and some draws may find
 /// paused hosts only.
 const EVICTED: usize = 3;
@@ -35,14 +33,6 @@ pub(super) struct KeyLimit {
     looked_at: AtomicU64,
     #[cfg(feature = "journal")]
     over_quota: crate::evidence::eviction_priority::OverQuotaWeights,
-}
-
-/// Keys of which random ones are drawn. Some may no longer be in the map.
-#[derive(Debug, Default)]
-pub(super) struct KeyPool {
-    keys: Vec<u64>,
-    /// Number of random numbers that were drawn, from which the next one is made.
-    numbers: u64,
 }
 
 /// A key that may go.
@@ -81,33 +71,6 @@ impl KeyLimit {
     fn pool(&self, key: Key) -> Option<&Mutex<KeyPool>> {
         let pools = self.pools.len().max(1) as u64;
         self.pools.get((key.bits() % pools) as usize)
-    }
-}
-
-impl KeyPool {
-    pub(super) fn add(&mut self, key: u64) {
-        self.keys.push(key);
-    }
-
-    /// Draws random keys, each at a different place.
-    pub(super) fn draw(&mut self) -> &[u64] {
-        let drawn = DRAWN.min(self.keys.len());
-        for place in 0..drawn {
-            self.numbers += 1;
-            let (number, rest) = (xxh3_64(&self.numbers.to_le_bytes()), self.keys.len() - place);
-            let offset = (u128::from(number) * rest as u128) >> 64;
-            self.keys.swap(place, place + offset as usize);
-        }
-        &self.keys[..drawn]
-    }
-
-    /// Drops those of the keys drawn last for which `is_gone` holds.
-    pub(super) fn drop_drawn(&mut self, is_gone: impl Fn(u64) -> bool) {
-        for place in (0..DRAWN.min(self.keys.len())).rev() {
-            if is_gone(self.keys[place]) {
-                self.keys.swap_remove(place);
-            }
-        }
     }
 }
 
@@ -199,6 +162,7 @@ mod tests {
     use fetchwise_types::heuristic::url::ContentKind;
     use fetchwise_types::registry::FetcherId;
     use url::Url;
+    use xxhash_rust::xxh3::xxh3_64;
 
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
     const MAX_KEYS: usize = 2000;
@@ -251,7 +215,7 @@ mod tests {
         assert!((max_keys - EVICTED..=max_keys).contains(&evidence.keys()));
         let looked_at = evidence.key_limit.looked_at.load(Ordering::Relaxed);
         assert!(looked_at <= (10 * max_keys * DRAWN) as u64, "a new key looks at {DRAWN}: {looked_at}");
-        let places: usize = evidence.key_limit.pools.iter().map(|pool| pool.lock().unwrap().keys.len()).sum();
+        let places: usize = evidence.key_limit.pools.iter().map(|pool| pool.lock().unwrap().len()).sum();
         assert_eq!(places, evidence.keys(), "evicted keys are not kept");
     }
 

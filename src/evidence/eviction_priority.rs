@@ -11,9 +11,9 @@ use std::sync::{Mutex, PoisonError};
 
 use papaya::HashMap;
 
-use super::evict::KeyPool;
 use super::{Entry, Evidence, Guard, HOST_SHOWED, HOST_SHOWS, Key, Observation, SITE_SATURATED};
 use crate::evidence::evidence_image::{EntryAddress, EvidenceImage};
+use crate::evidence::key_pool::KeyPool;
 use fetchwise_types::registry::Registry;
 
 /// Relative difference below which weights differ only by the order of summation.

@@ -57,6 +57,7 @@ pub(crate) mod host_signals;
 mod image_diff;
 #[cfg(feature = "journal")]
 mod image_groups;
+mod key_pool;
 mod observation;
 mod prehashed;
 #[cfg(feature = "journal")]
