@@ -6,16 +6,13 @@
 //!
 //! Must not know: the consequences for the visit.
 
-use std::collections::VecDeque;
-use std::num::NonZeroUsize;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
-
-use lru::LruCache;
 
 /// Maximum number of responses remembered per host.
 const MAX_RESPONSES: usize = 16;
-/// Maximum number of hosts. A further one replaces the host whose last page is the oldest.
-const MAX_HOSTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
+/// Maximum number of hosts in each of the two generations.
+const MAX_HOSTS: usize = 5_000;
 /// Two SimHashes of the same page differ in at most this number of bits.
 const SAME_BITS: u32 = 5;
 /// SimHashes of different pages differ in at least this number of bits.
@@ -44,15 +41,17 @@ pub(crate) struct RepeatedPage {
 }
 
 /// The hosts that showed pages with little text.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RepeatedPages {
-    hosts: Mutex<LruCache<String, VecDeque<PageSighting>>>,
+    hosts: Mutex<RecentHosts>,
 }
 
-impl Default for RepeatedPages {
-    fn default() -> Self {
-        Self { hosts: Mutex::new(LruCache::sparse(MAX_HOSTS)) }
-    }
+/// The responses of hosts. A host that shows a page joins the new generation; when that is full, it becomes the old one,
+/// and the old one goes. So a new host costs the same however many there are.
+#[derive(Debug, Default)]
+struct RecentHosts {
+    new: HashMap<String, VecDeque<PageSighting>>,
+    old: HashMap<String, VecDeque<PageSighting>>,
 }
 
 impl RepeatedPages {
@@ -67,7 +66,7 @@ impl RepeatedPages {
             }
             return None;
         }
-        let responses = hosts.get_or_insert_mut_ref(domain, VecDeque::new);
+        let responses = hosts.get_or_insert(domain);
         remember(responses, sighting);
         let same: Vec<u64> = {
             let mut links: Vec<u64> =
@@ -82,6 +81,34 @@ impl RepeatedPages {
                 && same.contains(&other.link)
         });
         (same.len() >= MIN_LINKS).then_some(RepeatedPage { links: same.len(), differs })
+    }
+}
+
+impl RecentHosts {
+    fn get_mut(&mut self, domain: &str) -> Option<&mut VecDeque<PageSighting>> {
+        if let Some((name, responses)) = self.old.remove_entry(domain) {
+            self.insert(name, responses);
+        }
+        self.new.get_mut(domain)
+    }
+
+    fn get_or_insert(&mut self, domain: &str) -> &mut VecDeque<PageSighting> {
+        if self.get_mut(domain).is_none() {
+            self.insert(domain.to_owned(), VecDeque::new());
+        }
+        self.new.entry(domain.to_owned()).or_default()
+    }
+
+    fn insert(&mut self, name: String, responses: VecDeque<PageSighting>) {
+        if self.new.len() >= MAX_HOSTS {
+            self.old = std::mem::take(&mut self.new);
+        }
+        self.new.insert(name, responses);
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.new.len() + self.old.len()
     }
 }
 
@@ -168,30 +195,30 @@ mod tests {
         for link in 0..1_000 {
             pages.record("a.example", sighting(link, 0, Some(BLOCK_PAGE.wrapping_mul(link | 1))));
         }
-        let kept = |host: &str| pages.hosts.lock().unwrap().peek(host).map(VecDeque::len);
+        let kept = |host: &str| pages.hosts.lock().unwrap().get_mut(host).map(|responses| responses.len());
         assert_eq!(kept("a.example"), Some(MAX_RESPONSES));
-        for host in 0..MAX_HOSTS.get() + 10 {
+        for host in 0..4 * MAX_HOSTS {
             pages.record(&format!("{host}.example"), sighting(1, 0, Some(BLOCK_PAGE)));
+            assert!(pages.hosts.lock().unwrap().len() <= 2 * MAX_HOSTS);
         }
-        assert_eq!(pages.hosts.lock().unwrap().len(), MAX_HOSTS.get());
         pages.record("full.example", sighting(1, 0, None));
         assert_eq!(kept("full.example"), None, "a host without little text takes no memory");
     }
 
     /// With 10,000 hosts, each further one looked at all of them, and then all were forgotten.
     #[test]
-    fn a_new_host_replaces_the_one_that_was_idle_for_longest() {
+    fn new_hosts_replace_those_that_were_idle_for_longest() {
         let pages = RepeatedPages::default();
         let record = |host: usize, link| pages.record(&format!("{host}.example"), sighting(link, 0, Some(BLOCK_PAGE)));
         for link in 1..=3 {
             record(0, link);
         }
-        for host in 1..10 * MAX_HOSTS.get() {
+        for host in 1..20 * MAX_HOSTS {
             assert_eq!(record(host, 1), None);
-            if host % 5000 == 0 {
+            if host % MAX_HOSTS == 0 {
                 assert_eq!(record(0, 3), Some(RepeatedPage { links: 3, differs: false }), "after {host} hosts");
             }
         }
-        assert_eq!(pages.hosts.lock().unwrap().len(), MAX_HOSTS.get());
+        assert!(pages.hosts.lock().unwrap().len() > MAX_HOSTS, "the newest hosts are kept");
     }
 }
