@@ -132,6 +132,8 @@ pub use fetchwise_types::{fleet_status, rfc3339};
 
 pub use error::Error;
 pub use selector::Selector;
+#[doc(hidden)]
+pub use state::sweep_trigger::SweepTrigger;
 
 /// Compiles and runs the README's example with the other documentation tests.
 #[cfg(all(doctest, feature = "journal"))]

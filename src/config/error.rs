@@ -62,11 +62,6 @@ pub(super) struct InvalidValue {
     pub(super) expected: String,
 }
 
-/// Returns the line of byte `at` of `text`, counted from 1.
-pub(super) fn line_at(text: &str, at: usize) -> usize {
-    TextPosition::of(text, at).line
-}
-
 impl From<ConfigError> for crate::error::Error {
     fn from(error: ConfigError) -> Self {
         Self::Config(Box::new(error))

@@ -18,15 +18,56 @@ pub struct TextPosition {
 }
 
 impl TextPosition {
+    const START: Self = Self { line: 1, column: 1 };
+
     /// Returns the place of byte `at` in `text`.
     pub(super) fn of(text: &str, at: usize) -> Self {
-        let mut end = at.min(text.len());
-        while !text.is_char_boundary(end) {
-            end -= 1;
+        Self::START.after(&text[..text.floor_char_boundary(at)])
+    }
+
+    /// Returns the place after `text` that begins here.
+    fn after(self, text: &str) -> Self {
+        text.chars().fold(self, |at, next| match next {
+            '\n' => Self { line: at.line + 1, column: 1 },
+            _ => Self { column: at.column + 1, ..at },
+        })
+    }
+}
+
+/// Positions in a text, each counted from the nearest checkpoint before it: many positions take a time linear in the
+/// text.
+pub(super) struct TextPositions<'t> {
+    text: &'t str,
+    /// Bytes with their places, the first byte first.
+    checkpoints: Vec<(usize, TextPosition)>,
+}
+
+impl<'t> TextPositions<'t> {
+    /// Bytes between two checkpoints, up to the next character.
+    const STEP: usize = 1024;
+
+    pub(super) fn new(text: &'t str) -> Self {
+        let (mut checkpoints, mut from, mut at) = (Vec::new(), 0, TextPosition::START);
+        while from < text.len() {
+            checkpoints.push((from, at));
+            let to = text.ceil_char_boundary(from + Self::STEP);
+            (from, at) = (to, at.after(&text[from..to]));
         }
-        let before = &text[..end];
-        let line = before.rsplit_once('\n').map_or(before, |(_, line)| line);
-        Self { line: 1 + before.bytes().filter(|byte| *byte == b'\n').count(), column: 1 + line.chars().count() }
+        Self { text, checkpoints }
+    }
+
+    /// Returns the place of byte `at`.
+    pub(super) fn of(&self, at: usize) -> TextPosition {
+        let end = self.text.floor_char_boundary(at);
+        let after = self.checkpoints.partition_point(|(from, _)| *from <= end);
+        let nearest = after.checked_sub(1).and_then(|place| self.checkpoints.get(place));
+        let (from, place) = nearest.copied().unwrap_or((0, TextPosition::START));
+        place.after(&self.text[from..end])
+    }
+
+    /// Returns the line of byte `at`.
+    pub(super) fn line_of(&self, at: usize) -> usize {
+        self.of(at).line
     }
 }
 
@@ -127,5 +168,20 @@ mod tests {
         // Within the second letter of the second line.
         assert_eq!(TextPosition::of(text, 9), TextPosition { line: 2, column: 2 });
         assert_eq!(TextPosition::of(text, 999), TextPosition { line: 3, column: 1 });
+    }
+
+    #[test]
+    fn a_place_is_counted_from_a_checkpoint_near_it() {
+        for line in ["a = 1\n", "\u{e9}\u{6f22}", "\n"] {
+            let text = line.repeat(2000);
+            let positions = TextPositions::new(&text);
+            for at in (0..text.len() + 9).step_by(7) {
+                assert_eq!(positions.of(at), TextPosition::of(&text, at), "{at} of {line:?}");
+            }
+            let starts: Vec<usize> = positions.checkpoints.iter().map(|(from, _)| *from).collect();
+            assert!(starts.windows(2).all(|pair| pair[1] - pair[0] < TextPositions::STEP + 4));
+            assert!(text.len() - starts.last().unwrap() <= TextPositions::STEP + 4);
+        }
+        assert_eq!(TextPositions::new("").of(3), TextPosition::START);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Every route keeps its line.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use csv::StringRecord;
@@ -9,7 +10,8 @@ use serde::Serialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::{ConfigError, line_at};
+use super::error::ConfigError;
+use super::origin::TextPositions;
 use crate::router::{RouteTable, TableError};
 use fetchwise_types::registry::Class;
 use fetchwise_types::registry::FetcherSpec;
@@ -42,7 +44,7 @@ pub fn read_route_table(path: &Path) -> Result<(RouteTable, TableWarnings), Conf
     let mut warnings = Vec::new();
     let table = if is_toml {
         let file = DeTable::parse(&text).map_err(|error| ConfigError::syntax(path, &text, &error))?;
-        from_toml(&text, file.into_inner(), &mut warnings)
+        from_toml(&TextPositions::new(&text), file.into_inner(), &mut warnings)
     } else {
         // Spreadsheets begin a file with a byte order mark.
         from_csv(text.strip_prefix('\u{feff}').unwrap_or(&text), &mut warnings)
@@ -92,21 +94,25 @@ pub fn learned_table(routes: &[LearnedRoute], is_toml: bool) -> String {
     String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
 }
 
-fn from_toml(text: &str, file: DeTable<'_>, warnings: &mut TableWarnings) -> Result<RouteTable, TableError> {
-    let (mut table, mut left_out) = (RouteTable::default(), Vec::new());
+fn from_toml(
+    positions: &TextPositions<'_>,
+    file: DeTable<'_>,
+    warnings: &mut TableWarnings,
+) -> Result<RouteTable, TableError> {
+    let (mut table, mut left_out) = (RouteTable::default(), BTreeMap::new());
     for (key, value) in file {
-        let line = line_at(text, key.span().start);
+        let line = positions.line_of(key.span().start);
         match (key.get_ref().as_ref(), value.into_inner()) {
             ("routes", DeValue::Table(routes)) => {
                 for (domain, fetcher) in routes {
-                    let line = line_at(text, domain.span().start);
+                    let line = positions.line_of(domain.span().start);
                     table.insert_at(line, domain.get_ref(), &name(line, fetcher)?)?;
                 }
             }
             ("route", DeValue::Array(routes)) => {
                 for route in routes {
-                    let line = line_at(text, route.span().start);
-                    let (domain, fetcher) = route_of(text, line, route, &mut left_out)?;
+                    let line = positions.line_of(route.span().start);
+                    let (domain, fetcher) = route_of(positions, line, route, &mut left_out)?;
                     table.insert_at(line, &domain, &fetcher)?;
                 }
             }
@@ -119,6 +125,8 @@ fn from_toml(text: &str, file: DeTable<'_>, warnings: &mut TableWarnings) -> Res
             }
         }
     }
+    let mut left_out: Vec<(usize, String)> = left_out.into_iter().map(|(key, line)| (line, key)).collect();
+    left_out.sort_unstable();
     for (line, key) in left_out {
         warnings.push(format!("line {line}: ignored unknown key {key:?} of a route: expected domain and fetcher"));
     }
@@ -127,22 +135,22 @@ fn from_toml(text: &str, file: DeTable<'_>, warnings: &mut TableWarnings) -> Res
 
 /// Returns the two keys of a `[[route]]`. Notes the first line of each ignored key.
 fn route_of(
-    text: &str,
+    positions: &TextPositions<'_>,
     line: usize,
     route: Spanned<DeValue<'_>>,
-    left_out: &mut Vec<(usize, String)>,
+    left_out: &mut BTreeMap<String, usize>,
 ) -> Result<(String, String), TableError> {
     let DeValue::Table(keys) = route.into_inner() else {
         return Err(wrong(line, "invalid route: expected domain and fetcher".to_owned()));
     };
     let (mut domain, mut fetcher) = (None, None);
     for (key, value) in keys {
-        let line = line_at(text, key.span().start);
+        let line = positions.line_of(key.span().start);
         match key.get_ref().as_ref() {
             "domain" => domain = Some(name(line, value)?),
             "fetcher" => fetcher = Some(name(line, value)?),
-            other if WRITTEN.contains(&other) || left_out.iter().any(|(_, known)| known == other) => {}
-            other => left_out.push((line, other.to_owned())),
+            other if WRITTEN.contains(&other) || left_out.contains_key(other) => {}
+            other => drop(left_out.insert(other.to_owned(), line)),
         }
     }
     domain.zip(fetcher).ok_or_else(|| wrong(line, "incomplete route: missing domain or fetcher".to_owned()))
@@ -247,7 +255,7 @@ mod tests {
     }
 
     fn toml_table(text: &str) -> Result<RouteTable, TableError> {
-        from_toml(text, DeTable::parse(text).unwrap().into_inner(), &mut Vec::new())
+        from_toml(&TextPositions::new(text), DeTable::parse(text).unwrap().into_inner(), &mut Vec::new())
     }
 
     #[test]
@@ -290,7 +298,8 @@ mod tests {
         let toml = "[[route]]\ndomain = 'a.org'\nfetcher = 'playwright'\nconfidence = 0.9\nowner = 'me'\n\
                     [[route]]\ndomain = 'b.org'\nowner = 'me'\nfetcher = 'playwright'";
         let mut warnings = Vec::new();
-        let table = from_toml(toml, DeTable::parse(toml).unwrap().into_inner(), &mut warnings).unwrap();
+        let table =
+            from_toml(&TextPositions::new(toml), DeTable::parse(toml).unwrap().into_inner(), &mut warnings).unwrap();
         assert_eq!(table.len(), 2);
         assert_eq!(warnings, ["line 5: ignored unknown key \"owner\" of a route: expected domain and fetcher"]);
     }

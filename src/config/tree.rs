@@ -11,7 +11,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::origin::{Origin, Problem, TextPosition};
+use super::origin::{Origin, Problem, TextPositions};
 
 /// Value with its origin.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Node {
     /// Parses a file's text. Reports all syntax errors at once.
     pub(super) fn parse(text: &str, path: &Path) -> Result<Self, Vec<Problem>> {
         let (table, errors) = DeTable::parse_recoverable(text);
-        let file = File { text, path: path.into() };
+        let file = File { positions: TextPositions::new(text), path: path.into() };
         let values: Option<toml::Table> = if errors.is_empty() { toml::from_str(text).ok() } else { None };
         match values {
             Some(values) => {
@@ -178,13 +178,13 @@ impl Node {
 
 /// File that is being parsed.
 struct File<'t> {
-    text: &'t str,
+    positions: TextPositions<'t>,
     path: Arc<Path>,
 }
 
 impl File<'_> {
     fn origin(&self, at: usize) -> Origin {
-        Origin::File { path: Arc::clone(&self.path), at: TextPosition::of(self.text, at) }
+        Origin::File { path: Arc::clone(&self.path), at: self.positions.of(at) }
     }
 
     fn problem(&self, error: &toml::de::Error) -> Problem {
@@ -194,9 +194,10 @@ impl File<'_> {
     }
 
     fn table(&self, origin: &Origin, places: &DeTable<'_>, values: toml::Table) -> Node {
+        let places: BTreeMap<&str, _> = places.iter().map(|place| (place.0.get_ref().as_ref(), place)).collect();
         let mut table = BTreeMap::new();
         for (key, value) in values {
-            let Some((place, child)) = places.iter().find(|(place, _)| *place.get_ref() == *key) else { continue };
+            let Some((place, child)) = places.get(key.as_str()) else { continue };
             let node = self.node(self.origin(place.span().start), child, value);
             table.insert(key, node);
         }

@@ -343,6 +343,12 @@ impl Entry {
         (Group(tag - fetcher), fetcher)
     }
 
+    /// Returns whether the key may be one that domains share, such as a suffix: no domain has attempts here.
+    pub(crate) fn may_be_shared(&self) -> bool {
+        // Relaxed: a domain that is taken for a shared key costs some estimates that are made afresh.
+        self.attempts.load(Ordering::Relaxed) == 0 && !self.has_others.load(Ordering::Relaxed)
+    }
+
     /// Returns the undecayed weight of all cells.
     pub(crate) fn weight(&self) -> f64 {
         let mut sum = 0.0;

@@ -1,33 +1,56 @@
-//! The bound on memory: beyond a configured number of keys the least attempted ones are evicted, low-priority keys
-//! first.
+//! The bound on memory: beyond a configured number of keys, each new key evicts a few of the least attempted ones,
+//! low-priority keys first.
 //!
-//! Invariants: a paused host is never evicted; one thread evicts at a time and no thread waits for it; readers are not
-//! affected.
+//! Owns: which keys are evicted.
 //!
-//! Cost: a pass over all keys for each tenth of the limit that is added, so a constant number of steps for each new
-//! key.
+//! Invariants: a paused host is never evicted; a new key looks at a constant number of keys, and waits at most for
+//! other new keys that do the same; readers are not affected; the same keys in the same order evict the same ones.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use super::{Evidence, Key};
+use arrayvec::ArrayVec;
+
+use super::{Evidence, Guard, Key};
+use crate::evidence::key_pool::{DRAWN, KeyPool};
 use fetchwise_types::time::Timestamp;
+
+/// Number of keys that are evicted at once, if there are too many. Each new key is one too many, and some draws may find
+/// paused hosts only.
+const EVICTED: usize = 3;
+/// Number of keys for which a pool is made, so that threads rarely wait for each other.
+const KEYS_PER_POOL: usize = 1024;
+const MAX_POOLS: usize = 64;
 
 /// The limit on the number of keys, and the number of evictions.
 #[derive(Debug)]
 pub(super) struct KeyLimit {
     max_keys: usize,
-    evicting: AtomicBool,
+    /// The keys by their hash; none without a limit.
+    pools: Box<[Mutex<KeyPool>]>,
     evicted: AtomicU64,
+    #[cfg(test)]
+    looked_at: AtomicU64,
     #[cfg(feature = "journal")]
     over_quota: crate::evidence::eviction_priority::OverQuotaWeights,
 }
 
+/// A key that may go.
+struct Candidate {
+    key: u64,
+    is_low_priority: bool,
+    weight: f64,
+}
+
 impl KeyLimit {
     pub(super) fn new(max_keys: Option<usize>) -> Self {
+        let pools = max_keys.map_or(0, |keys| (keys / KEYS_PER_POOL).clamp(1, MAX_POOLS));
         Self {
             max_keys: max_keys.unwrap_or(usize::MAX),
-            evicting: AtomicBool::new(false),
+            pools: (0..pools).map(|_| Mutex::default()).collect(),
             evicted: AtomicU64::new(0),
+            #[cfg(test)]
+            looked_at: AtomicU64::new(0),
             #[cfg(feature = "journal")]
             over_quota: crate::evidence::eviction_priority::OverQuotaWeights::default(),
         }
@@ -43,6 +66,12 @@ impl KeyLimit {
     pub(super) fn over_quota(&self) -> &crate::evidence::eviction_priority::OverQuotaWeights {
         &self.over_quota
     }
+
+    /// Returns the pool of a key; none without a limit.
+    fn pool(&self, key: Key) -> Option<&Mutex<KeyPool>> {
+        let pools = self.pools.len().max(1) as u64;
+        self.pools.get((key.bits() % pools) as usize)
+    }
 }
 
 impl Evidence {
@@ -57,45 +86,213 @@ impl Evidence {
         self.key_limit.evicted.load(Ordering::Relaxed)
     }
 
-    /// Evicts keys after `newest` was added: a tenth of the limit, so that the next keys cost nothing. `at` is the
-    /// present; hosts that are paused beyond it stay.
-    pub(super) fn make_room(&self, newest: Key, at: Timestamp) {
-        let max_keys = self.key_limit.max_keys;
-        // Acquire pairs with the Release at the end: the next thread to evict sees what this one has removed.
-        if max_keys == usize::MAX
-            || self.entries.len() <= max_keys
-            || self.key_limit.evicting.swap(true, Ordering::Acquire)
-        {
+    /// Evicts a few keys after `newest` was added, if there are too many. `at` is the present; hosts that are paused
+    /// beyond it stay.
+    pub(super) fn make_room(&self, newest: Key, at: Timestamp, guard: &Guard<'_>) {
+        let Some(pool) = self.key_limit.pool(newest) else { return };
+        // The pool is consistent even if a thread panicked with it.
+        let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
+        pool.add(newest.bits());
+        if self.entries.len() <= self.key_limit.max_keys {
             return;
         }
-        let guard = self.guard();
-        let is_free = |until: Option<Timestamp>| until.is_none_or(|until| until <= at);
+        let mut candidates = ArrayVec::<Candidate, { 2 * DRAWN }>::new();
+        let mut look_at = |key: u64| candidates.extend(self.candidate(key, at, guard).filter(|_| key != newest.bits()));
+        pool.draw().iter().for_each(|key| look_at(*key));
+        self.draw_low_priority(guard, &mut look_at);
         // All weights are on one scale, so the least weight now is the least at any time.
-        let mut weights: Vec<(bool, f64, u64)> = (self.entries.iter(&guard))
-            .filter(|(key, entry)| **key != newest.bits() && is_free(entry.paused_until()))
-            .map(|(key, entry)| (*key, entry.weight()))
-            .map(|(key, weight)| (!self.is_low_priority(key, weight), weight, key))
-            .collect();
-        let surplus = self.entries.len().saturating_sub(max_keys - max_keys / 10).min(weights.len());
-        if surplus > 0 {
-            weights.select_nth_unstable_by(surplus - 1, |a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-            for (_, _, key) in &weights[..surplus] {
-                self.entries.remove(key, &guard);
+        candidates
+            .sort_unstable_by(|a, b| b.is_low_priority.cmp(&a.is_low_priority).then(a.weight.total_cmp(&b.weight)));
+        let (mut evicted, mut is_shared) = (0, false);
+        for Candidate { key, .. } in candidates.iter().take(EVICTED) {
+            if let Some(entry) = self.entries.remove(key, guard) {
+                evicted += 1;
+                is_shared |= entry.may_be_shared();
+                self.forget_priority(*key);
             }
-            // Suffixes and depths may be among them.
-            self.shared_version.change();
-            #[cfg(feature = "journal")]
-            self.prune_low_priority();
-            // Relaxed: a statistic.
-            self.key_limit.evicted.fetch_add(surplus as u64, Ordering::Relaxed);
         }
-        // Release pairs with the Acquire at the beginning.
-        self.key_limit.evicting.store(false, Ordering::Release);
+        pool.drop_drawn(|key| self.entries.get(&key, guard).is_none());
+        drop(pool);
+        if is_shared {
+            self.shared_version.change();
+        }
+        // Relaxed: a statistic.
+        self.key_limit.evicted.fetch_add(evicted, Ordering::Relaxed);
+    }
+
+    /// Returns a key as a candidate; none if it is no longer there, or if its host is paused.
+    fn candidate(&self, key: u64, at: Timestamp, guard: &Guard<'_>) -> Option<Candidate> {
+        #[cfg(test)]
+        self.key_limit.looked_at.fetch_add(1, Ordering::Relaxed);
+        let entry = self.entries.get(&key, guard)?;
+        if entry.paused_until().is_some_and(|until| until > at) {
+            return None;
+        }
+        let weight = entry.weight();
+        Some(Candidate { key, is_low_priority: self.is_low_priority(key, weight), weight })
     }
 
     /// Returns false: without other nodes no key has low priority.
     #[cfg(not(feature = "journal"))]
     fn is_low_priority(&self, _: u64, _: f64) -> bool {
         false
+    }
+
+    /// Does nothing: without other nodes no key has low priority.
+    #[cfg(not(feature = "journal"))]
+    fn draw_low_priority(&self, _: &Guard<'_>, _: &mut dyn FnMut(u64)) {}
+
+    /// Does nothing: without other nodes no key has low priority.
+    #[cfg(not(feature = "journal"))]
+    fn forget_priority(&self, _: u64) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::evidence::decay::Decay;
+    use crate::evidence::{Entry, Group, Level};
+    use crate::selector::{SelectContext, Selector};
+    use fetchwise_types::attempt::Attempt;
+    use fetchwise_types::heuristic::files::FileSuffixes;
+    use fetchwise_types::heuristic::url::ContentKind;
+    use fetchwise_types::registry::FetcherId;
+    use url::Url;
+    use xxhash_rust::xxh3::xxh3_64;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+    const MAX_KEYS: usize = 2000;
+
+    fn bounded() -> Selector {
+        Selector::builder().around(NOW).max_keys(MAX_KEYS).build().unwrap()
+    }
+
+    fn url(site: usize) -> Url {
+        Url::parse(&format!("https://site{site}.org/")).unwrap()
+    }
+
+    /// Observes some attempts at each of these sites.
+    fn visit(selector: &Selector, sites: Range<usize>, times: usize) {
+        for site in sites {
+            let attempt = Attempt::new(&url(site), "direct_access", NOW).unwrap().delivered();
+            (0..times).for_each(|_| selector.observe(&attempt));
+        }
+    }
+
+    fn known(selector: &Selector, sites: Range<usize>) -> Vec<usize> {
+        let weight = |site: &usize| {
+            let domain = ("domain", &*format!("site{site}.org"));
+            selector.weights(domain, ContentKind::Page, "direct_access", NOW).total
+        };
+        sites.filter(|site| weight(site) > 0.0).collect()
+    }
+
+    #[test]
+    fn ten_times_as_many_sites_as_the_limit_take_no_more_memory() {
+        let selector = bounded();
+        for site in 0..10 * MAX_KEYS {
+            visit(&selector, site..site + 1, 2);
+            assert!(selector.key_count() <= MAX_KEYS);
+        }
+        assert!(selector.key_count() > MAX_KEYS - 2 * EVICTED, "no more are evicted than necessary");
+        assert!(selector.evicted_keys() + selector.key_count() as u64 >= 10 * MAX_KEYS as u64);
+    }
+
+    /// With twice as many keys as its table had slots, a bounded map made new tables without end. A pass evicted keys of
+    /// equal weight in the order of the map, so those that stayed were all in one part of it. papaya gives up a slot
+    /// after some steps, and does not grow a table that is half empty. Small tables have no part that is long enough.
+    #[test]
+    fn a_large_map_takes_ten_times_as_many_keys_as_its_limit() {
+        let max_keys = 10 * MAX_KEYS;
+        let evidence = Evidence::new(Decay::new(30.0, NOW).unwrap(), Some(max_keys), FileSuffixes::default(), false);
+        for n in 0..10 * max_keys as u64 {
+            evidence.entry_or_new(Key(xxh3_64(&n.to_le_bytes())), NOW, &evidence.guard());
+        }
+        assert!((max_keys - EVICTED..=max_keys).contains(&evidence.keys()));
+        let looked_at = evidence.key_limit.looked_at.load(Ordering::Relaxed);
+        assert!(looked_at <= (10 * max_keys * DRAWN) as u64, "a new key looks at {DRAWN}: {looked_at}");
+        let places: usize = evidence.key_limit.pools.iter().map(|pool| pool.lock().unwrap().len()).sum();
+        assert_eq!(places, evidence.keys(), "evicted keys are not kept");
+    }
+
+    #[test]
+    fn many_threads_keep_the_limit_alongside_pauses_and_readers() {
+        let (selector, until) = (bounded(), NOW.saturating_add(Duration::from_secs(3600)));
+        let paused = |n: usize| format!("paused{n}.org");
+        (0..50).for_each(|n| selector.set_host_pause(&paused(n), Some(until)));
+        let is_done = AtomicBool::new(false);
+        let is_running = || !is_done.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|part| {
+                    let sites = part * 5000..(part + 1) * 5000;
+                    let selector = &selector;
+                    scope.spawn(move || visit(selector, sites, 2))
+                })
+                .collect();
+            scope.spawn(|| {
+                for site in (0..20_000).cycle().take_while(|_| is_running()) {
+                    selector.select(&url(site), &SelectContext::first_attempt(NOW)).unwrap();
+                    assert_eq!(selector.host_pause(&paused(site % 50)), Some(until));
+                }
+            });
+            scope.spawn(|| {
+                for site in (0..20_000).cycle().take_while(|_| is_running()) {
+                    let host = format!("site{site}.org");
+                    selector.set_host_pause(&host, Some(until));
+                    selector.set_host_pause(&host, None);
+                }
+            });
+            let joined: Vec<_> = writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+            is_done.store(true, Ordering::Relaxed);
+            assert!(joined.iter().all(Result::is_ok));
+        });
+        // Each thread may have added a key that the others did not see.
+        assert!(selector.key_count() <= MAX_KEYS + 5, "{}", selector.key_count());
+        assert!((0..50).all(|n| selector.host_pause(&paused(n)) == Some(until)), "a paused host is never evicted");
+    }
+
+    #[test]
+    fn sites_with_more_attempts_stay() {
+        let selector = bounded();
+        visit(&selector, 0..200, 20);
+        visit(&selector, 200..10 * MAX_KEYS, 1);
+        assert_eq!(known(&selector, 0..200).len(), 200);
+    }
+
+    #[test]
+    fn the_same_attempts_evict_the_same_sites() {
+        let kept = || {
+            let selector = bounded();
+            visit(&selector, 0..3 * MAX_KEYS, 1);
+            known(&selector, 0..3 * MAX_KEYS)
+        };
+        assert_eq!(kept(), kept());
+    }
+
+    /// Names can be made whose hashes begin alike: a hundred of them made new tables without end.
+    #[test]
+    fn keys_with_equal_bits_find_room() {
+        for max_keys in [None, Some(MAX_KEYS)] {
+            let evidence = Evidence::new(Decay::new(30.0, NOW).unwrap(), max_keys, FileSuffixes::default(), false);
+            let guard = evidence.guard();
+            for n in 0..1000 {
+                evidence.entry_or_new(Key(n << 40 | 7), NOW, &guard);
+            }
+            assert_eq!(evidence.keys(), 1000);
+        }
+    }
+
+    #[test]
+    fn a_domain_is_no_key_that_hosts_share() {
+        let [domain, site, suffix] = [Entry::default(), Entry::default(), Entry::default()];
+        domain.attempts.store(1, Ordering::Relaxed);
+        site.claim(Group::new(Level::Site, ContentKind::Page, 0), FetcherId(0));
+        suffix.claim(Group::new(Level::Own, ContentKind::Page, 0), FetcherId(0));
+        assert_eq!([domain, site, suffix].map(|entry| entry.may_be_shared()), [false, false, true]);
     }
 }

@@ -2,15 +2,18 @@
 //!
 //! Owns: the part of each key's weight that came from these peers.
 //!
-//! Invariants: a key that any other node attempted has normal priority; there are never more low-priority keys than
-//! keys; only evictions read priorities.
+//! Invariants: a key that any other node attempted has normal priority; evicted keys are not kept; only evictions read
+//! priorities. Each eviction draws from the low-priority keys too, so they go first however few they are.
 //!
 //! Must not know: which peers are over their quota.
 
+use std::sync::{Mutex, PoisonError};
+
 use papaya::HashMap;
 
-use super::{Entry, Evidence, HOST_SHOWED, HOST_SHOWS, Key, Observation, SITE_SATURATED};
+use super::{Entry, Evidence, Guard, HOST_SHOWED, HOST_SHOWS, Key, Observation, SITE_SATURATED};
 use crate::evidence::evidence_image::{EntryAddress, EvidenceImage};
+use crate::evidence::key_pool::KeyPool;
 use fetchwise_types::registry::Registry;
 
 /// Relative difference below which weights differ only by the order of summation.
@@ -18,23 +21,35 @@ const ROUNDING: f64 = 1e-9;
 
 /// The weight that peers over their quota added to each key, on the scale of the evidence.
 #[derive(Debug, Default)]
-pub(super) struct OverQuotaWeights(HashMap<u64, f64>);
+pub(super) struct OverQuotaWeights {
+    weights: HashMap<u64, f64>,
+    /// The keys of the weights, of which random ones are drawn. Some may be gone.
+    keys: Mutex<KeyPool>,
+}
 
 impl OverQuotaWeights {
     /// Returns whether no other node has attempted a key of this weight.
     fn covers(&self, key: u64, weight: f64) -> bool {
-        self.0.pin().get(&key).is_some_and(|brought| weight <= brought * (1.0 + ROUNDING))
+        self.weights.pin().get(&key).is_some_and(|brought| weight <= brought * (1.0 + ROUNDING))
     }
 
-    fn add(&self, key: u64, weight: f64) {
-        self.0.pin().update_or_insert(key, |known| known + weight, weight);
+    /// Sets the weight of a key, given the one that it had.
+    fn set(&self, key: u64, weight: impl Fn(f64) -> f64) {
+        // The pool is consistent even if a thread panicked with it.
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let weights = self.weights.pin();
+        let known = weights.get(&key).copied();
+        if known.is_none() {
+            keys.add(key);
+        }
+        weights.insert(key, weight(known.unwrap_or(0.0)));
     }
 }
 
 impl Evidence {
     /// Returns whether a key of this weight is evicted before all others.
     pub(super) fn is_low_priority(&self, key: u64, weight: f64) -> bool {
-        !self.key_limit.over_quota().0.is_empty() && self.key_limit.over_quota().covers(key, weight)
+        !self.key_limit.over_quota().weights.is_empty() && self.key_limit.over_quota().covers(key, weight)
     }
 
     /// Returns the largest number of keys, if there is a limit.
@@ -45,15 +60,34 @@ impl Evidence {
     /// Returns the number of low-priority keys.
     #[cfg(test)]
     pub(crate) fn low_priority_keys(&self) -> usize {
-        self.key_limit.over_quota().0.len()
+        self.key_limit.over_quota().weights.len()
     }
 
-    /// Removes low priority from keys that are gone or that other nodes have attempted since.
-    pub(super) fn prune_low_priority(&self) {
-        let guard = self.guard();
-        let weight = |key: &u64| self.entries.get(key, &guard).map(Entry::weight);
+    /// Calls `visit` with random low-priority keys. Those of them that are gone, or that other nodes have attempted
+    /// since, lose their low priority.
+    pub(super) fn draw_low_priority(&self, guard: &Guard<'_>, visit: &mut dyn FnMut(u64)) {
         let over_quota = self.key_limit.over_quota();
-        over_quota.0.pin().retain(|key, _| weight(key).is_some_and(|weight| over_quota.covers(*key, weight)));
+        if over_quota.weights.is_empty() {
+            return;
+        }
+        let mut keys = over_quota.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.draw().iter().for_each(|key| visit(*key));
+        keys.drop_drawn(|key| {
+            let weight = self.entries.get(&key, guard).map(Entry::weight);
+            let has_lost = weight.is_none_or(|weight| !over_quota.covers(key, weight));
+            if has_lost {
+                self.forget_priority(key);
+            }
+            has_lost
+        });
+    }
+
+    /// Forgets the priority of an evicted key.
+    pub(super) fn forget_priority(&self, key: u64) {
+        let over_quota = self.key_limit.over_quota();
+        if !over_quota.weights.is_empty() {
+            over_quota.weights.pin().remove(&key);
+        }
     }
 
     /// Gives low priority to all keys of an image that is part of this evidence, unless another node has attempted
@@ -68,7 +102,7 @@ impl Evidence {
             let brought = own.iter().map(|cell| cell.raw.total).sum::<f64>() * scale;
             let is_alone = |entry: &Entry| entry.weight() <= brought * (1.0 + ROUNDING);
             if row.address.kind == EntryAddress::MAP && self.entry(Key(row.address.key), &guard).is_some_and(is_alone) {
-                self.key_limit.over_quota().0.pin().insert(row.address.key, brought);
+                self.key_limit.over_quota().set(row.address.key, |_| brought);
             }
         }
     }
@@ -92,8 +126,12 @@ impl Evidence {
         });
         self.observe(attempt, registry);
         for (key, before) in keys {
-            if before <= 0.0 || self.is_low_priority(key.0, before) {
-                self.key_limit.over_quota().add(key.0, weight(key) - before);
+            // A later key may have evicted an earlier one.
+            if let Some(entry) = self.entry(key, &guard)
+                && (before <= 0.0 || self.is_low_priority(key.0, before))
+            {
+                let brought = entry.weight() - before;
+                self.key_limit.over_quota().set(key.0, |known| known + brought);
             }
         }
     }

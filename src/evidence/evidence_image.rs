@@ -198,9 +198,9 @@ impl Evidence {
         places
     }
 
-    /// Returns empty evidence on the same scale.
+    /// Returns empty evidence on the same scale, with the same limit.
     pub(crate) fn empty_like(&self) -> Self {
-        Self::new(self.decay(), None, self.suffixes.clone(), false)
+        Self::new(self.decay(), self.key_limit.max(), self.suffixes.clone(), false)
     }
 
     /// Adds other evidence of the same scale and registry.
@@ -241,7 +241,7 @@ impl Evidence {
         let ids: Vec<Option<FetcherId>> = image.fetchers.iter().map(|name| registry.intern(name)).collect();
         // One reservation, because each doubling would move every entry.
         if how != CombineMode::Subtract {
-            self.entries.reserve(image.entries.len(), &self.guard());
+            self.reserve(image.entries.len());
         }
         let signals: Vec<SignalId> = image.signals.iter().map(|name| self.signals().id(name)).collect();
         for SignalCellRow { tag, fetcher, is_file, raw } in &image.signal_cells {

@@ -9,14 +9,13 @@
 //!
 //! Must not know: hosts.
 
-use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::decay::Decay;
-use super::prehashed::PrehashedHasher;
+use super::prehashed::SpreadingState;
 use crate::evidence::decayed_counts::{pack, unpack};
 use crate::evidence::host_signal_counts::{SignalCounts, SignalObservation, seconds};
 use crate::evidence::host_signal_slots::{SignalId, SignalSide};
@@ -156,7 +155,7 @@ struct SignalNames {
 pub(crate) struct HostSignals {
     rows: Box<[OnceLock<Box<SignalRow>>]>,
     /// Ids by the hash of the name.
-    ids: papaya::HashMap<u64, SignalId, BuildHasherDefault<PrehashedHasher>>,
+    ids: papaya::HashMap<u64, SignalId, SpreadingState>,
     names: RwLock<SignalNames>,
     /// The candidates that sign.
     signed: FetcherSet,
@@ -179,7 +178,7 @@ impl HostSignals {
     pub(super) fn new() -> Self {
         let signals = Self {
             rows: (0..ROWS).map(|_| OnceLock::new()).collect(),
-            ids: papaya::HashMap::builder().hasher(BuildHasherDefault::default()).build(),
+            ids: papaya::HashMap::builder().hasher(SpreadingState::default()).build(),
             names: RwLock::default(),
             signed: FetcherSet::EMPTY,
             registrations: Default::default(),

@@ -8,7 +8,6 @@
 //!
 //! Must not know: how weights become a decision.
 
-use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use papaya::{HashMap, ResizeMode};
@@ -33,6 +32,7 @@ pub(crate) use host_signal_slots::{SignalId, SignalSide, day_of};
 pub(crate) use host_signals::{ANY_BLOCK, ANY_PAGE, HostSignals, SignalRow, VENDOR_PREFIX, signal_key};
 pub(crate) use observation::{Observation, ObservedFields};
 pub(crate) use prehashed::PrehashedHasher;
+use prehashed::SpreadingState;
 #[cfg(feature = "journal")]
 #[doc(hidden)]
 pub use remote::{EvidenceSnapshot, FetcherTotals, RemoteAttempt};
@@ -57,6 +57,7 @@ pub(crate) mod host_signals;
 mod image_diff;
 #[cfg(feature = "journal")]
 mod image_groups;
+mod key_pool;
 mod observation;
 mod prehashed;
 #[cfg(feature = "journal")]
@@ -158,7 +159,7 @@ pub(crate) struct Evidence {
     /// The half-life, with the first landmark.
     scale: decay::Decay,
     landmark_ms: AtomicI64,
-    entries: HashMap<u64, Entry, BuildHasherDefault<PrehashedHasher>>,
+    entries: HashMap<u64, Entry, SpreadingState>,
     global: SharedEntry,
     flags: [SharedEntry; 4],
     hints: [SharedEntry; 4],
@@ -199,10 +200,11 @@ impl Evidence {
             // Incremental resizing makes each read check two tables while it lasts, which was measured to be ten times
             // slower.
             None => ResizeMode::Blocking,
-            // With papaya 0.2.5 a blocking resize among removals sometimes never ends. A bounded map resizes rarely.
+            // A bounded map has a new table again and again, because papaya does not reuse the slots of removed keys. No
+            // call may wait until all keys are in it.
             Some(_) => ResizeMode::Incremental(64),
         };
-        let entries = HashMap::builder().hasher(BuildHasherDefault::default()).resize_mode(resize).build();
+        let entries = HashMap::builder().hasher(SpreadingState::default()).resize_mode(resize).build();
         Self {
             landmark_ms: AtomicI64::new(decay.landmark().as_millis()),
             scale: decay,
@@ -264,21 +266,27 @@ impl Evidence {
         if let Some(entry) = self.entry(key, guard) {
             return entry;
         }
-        let entry = self.entries.get_or_insert_with(key.0, Entry::default, guard);
-        self.make_room(key, at);
-        entry
+        // Of papaya's ways to add a key, only this one helps along with a resize.
+        match self.entries.try_insert(key.0, Entry::default(), guard) {
+            Ok(entry) => {
+                self.make_room(key, at, guard);
+                entry
+            }
+            // Another thread was faster.
+            Err(taken) => taken.current,
+        }
     }
 
-    /// Makes room for more keys in one step, because each doubling would move every entry.
+    /// Makes room for more keys in one step, as far as the limit allows, because each doubling would move every entry.
     #[cfg(feature = "journal")]
     fn reserve(&self, keys: usize) {
-        self.entries.reserve(keys, &self.guard());
+        let room = self.key_limit.max().map_or(keys, |max| max.saturating_sub(self.keys()));
+        self.entries.reserve(keys.min(room), &self.guard());
     }
 
-    /// As [`reserve`](Self::reserve), for a total of `keys`, as far as the limit allows.
+    /// As [`reserve`](Self::reserve), for a total of `keys`.
     #[cfg(feature = "journal")]
     pub(crate) fn reserve_up_to(&self, keys: usize) {
-        let keys = self.key_limit.max().map_or(keys, |max| keys.min(max));
         if let Some(more) = keys.checked_sub(self.keys()).filter(|more| *more > 0) {
             self.reserve(more);
         }

@@ -14,10 +14,12 @@ use dashmap::DashMap;
 
 use crate::backoff::{BackoffSettings, LEFT_FOR, MAX_RISK_LEVEL, pause};
 use crate::metrics::recorder::PauseCause;
+use crate::state::sweep_trigger::SweepTrigger;
 use fetchwise_types::fetch_result::ShortPage;
 use fetchwise_types::time::Timestamp;
 
-/// With more hosts at risk than this, those that are no longer at risk are searched for and dropped.
+/// With more hosts at risk than this, and again whenever they have doubled, those that are no longer at risk are searched
+/// for and dropped.
 const HOSTS_BEFORE_SCAN: usize = 10_000;
 /// A host that declines again within this time of its pause has said nothing new.
 const LEFT_AGAIN: Duration = Duration::from_secs(10 * 60);
@@ -33,9 +35,24 @@ pub(crate) trait PauseStore {
 }
 
 /// The hosts that had blocked links lately, that were paused, or that showed short pages.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HostPauses {
     at_risk: DashMap<String, HostRecord>,
+    sweep: SweepTrigger,
+    /// Number of hosts that searches have looked at.
+    #[cfg(test)]
+    looked_at: std::sync::atomic::AtomicUsize,
+}
+
+impl Default for HostPauses {
+    fn default() -> Self {
+        Self {
+            at_risk: DashMap::default(),
+            sweep: SweepTrigger::new(HOSTS_BEFORE_SCAN),
+            #[cfg(test)]
+            looked_at: std::sync::atomic::AtomicUsize::default(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -264,12 +281,17 @@ impl HostPauses {
     /// Drops the hosts whose blocks are old and that are not paused. Their short pages go with them, which costs one
     /// more comparison each.
     fn drop_idle(&self, pauses: &impl PauseStore, settings: &BackoffSettings, now: Timestamp) {
-        if self.at_risk.len() > HOSTS_BEFORE_SCAN {
+        if self.sweep.is_due(self.at_risk.len()) {
             let recent = |host: &HostRecord| {
                 host.blocks.back().is_some_and(|(_, at)| now.since(*at) <= settings.host_block_window)
             };
             let paused = |domain: &str| pauses.until(domain).is_some_and(|until| until > now);
-            self.at_risk.retain(|domain, host| host.level > 0 || recent(host) || paused(domain));
+            self.at_risk.retain(|domain, host| {
+                #[cfg(test)]
+                self.looked_at.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                host.level > 0 || recent(host) || paused(domain)
+            });
+            self.sweep.done(self.at_risk.len());
         }
     }
 }
@@ -379,6 +401,24 @@ mod tests {
         assert_eq!(hosts.levels(), HashMap::from([("e.org".to_owned(), 1)]), "and both are one event");
         assert_eq!(limit(None, TrialRole::Trial, after(7201)), Some(60), "twice thirty seconds: the second in a row");
         assert_eq!(limit(Some(1 << 40), TrialRole::Trial, after(8000)), Some(86_400), "a request is cut to one day");
+    }
+
+    /// With more than 10,000 hosts at risk, each block at a further one looked at all of them.
+    #[test]
+    fn a_host_at_risk_costs_the_same_however_many_there_are() {
+        let (hosts, pauses, settings) = (HostPauses::default(), InMemoryPauses::default(), BackoffSettings::default());
+        let block = |n: usize, now| {
+            let (host, role) = (format!("{n}.org"), TrialRole::Ordinary);
+            hosts.record_failure(&pauses, &host, "link", role, PauseReason::Blocked, &settings, now, |_| {});
+        };
+        let most = 10 * HOSTS_BEFORE_SCAN;
+        (0..most).for_each(|n| block(n, NOW));
+        assert_eq!(hosts.at_risk.len(), most, "all of them have a recent block");
+        let looked_at = hosts.looked_at.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(looked_at <= 2 * most, "{looked_at}");
+        let later = NOW.saturating_add(2 * settings.host_block_window);
+        (most..3 * most).for_each(|n| block(n, later));
+        assert!(!hosts.at_risk.contains_key("0.org"), "old blocks go");
     }
 
     #[test]

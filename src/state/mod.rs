@@ -15,6 +15,7 @@ pub(crate) mod host_pauses;
 pub(crate) mod link_backoff;
 pub(crate) mod repeated_pages;
 pub(crate) mod single_flight;
+pub(crate) mod sweep_trigger;
 
 /// All state that visits share.
 #[derive(Debug, Default)]

@@ -6,14 +6,13 @@
 //!
 //! Must not know: the consequences for the visit.
 
-use std::collections::VecDeque;
-
-use dashmap::DashMap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
 
 /// Maximum number of responses remembered per host.
 const MAX_RESPONSES: usize = 16;
-/// Maximum number of hosts. Beyond it, hosts without a repeated page are dropped.
-const MAX_HOSTS: usize = 10_000;
+/// Maximum number of hosts in each of the two generations.
+const MAX_HOSTS: usize = 5_000;
 /// Two SimHashes of the same page differ in at most this number of bits.
 const SAME_BITS: u32 = 5;
 /// SimHashes of different pages differ in at least this number of bits.
@@ -44,22 +43,31 @@ pub(crate) struct RepeatedPage {
 /// The hosts that showed pages with little text.
 #[derive(Debug, Default)]
 pub(crate) struct RepeatedPages {
-    hosts: DashMap<String, VecDeque<PageSighting>>,
+    hosts: Mutex<RecentHosts>,
+}
+
+/// The responses of hosts. A host that shows a page joins the new generation; when that is full, it becomes the old one,
+/// and the old one goes. So a new host costs the same however many there are.
+#[derive(Debug, Default)]
+struct RecentHosts {
+    new: HashMap<String, VecDeque<PageSighting>>,
+    old: HashMap<String, VecDeque<PageSighting>>,
 }
 
 impl RepeatedPages {
     /// Remembers a response, and returns whether its page is repeated.
     pub(crate) fn record(&self, domain: &str, sighting: PageSighting) -> Option<RepeatedPage> {
+        // The hosts are consistent even if a thread panicked with them.
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         // A host is remembered from its first page with little text on.
         if sighting.simhash.is_none() {
-            if let Some(mut responses) = self.hosts.get_mut(domain) {
-                remember(&mut responses, sighting);
+            if let Some(responses) = hosts.get_mut(domain) {
+                remember(responses, sighting);
             }
             return None;
         }
-        self.drop_unrepeated();
-        let mut responses = self.hosts.entry(domain.to_owned()).or_default();
-        remember(&mut responses, sighting);
+        let responses = hosts.get_or_insert(domain);
+        remember(responses, sighting);
         let same: Vec<u64> = {
             let mut links: Vec<u64> =
                 responses.iter().filter(|other| is_same(other, &sighting)).map(|other| other.link).collect();
@@ -74,15 +82,33 @@ impl RepeatedPages {
         });
         (same.len() >= MIN_LINKS).then_some(RepeatedPage { links: same.len(), differs })
     }
+}
 
-    fn drop_unrepeated(&self) {
-        if self.hosts.len() <= MAX_HOSTS {
-            return;
+impl RecentHosts {
+    fn get_mut(&mut self, domain: &str) -> Option<&mut VecDeque<PageSighting>> {
+        if let Some((name, responses)) = self.old.remove_entry(domain) {
+            self.insert(name, responses);
         }
-        self.hosts.retain(|_, responses| responses.iter().any(|one| responses.iter().any(|two| is_repeat(one, two))));
-        if self.hosts.len() > MAX_HOSTS {
-            self.hosts.clear();
+        self.new.get_mut(domain)
+    }
+
+    fn get_or_insert(&mut self, domain: &str) -> &mut VecDeque<PageSighting> {
+        if self.get_mut(domain).is_none() {
+            self.insert(domain.to_owned(), VecDeque::new());
         }
+        self.new.entry(domain.to_owned()).or_default()
+    }
+
+    fn insert(&mut self, name: String, responses: VecDeque<PageSighting>) {
+        if self.new.len() >= MAX_HOSTS {
+            self.old = std::mem::take(&mut self.new);
+        }
+        self.new.insert(name, responses);
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.new.len() + self.old.len()
     }
 }
 
@@ -99,10 +125,6 @@ fn remember(responses: &mut VecDeque<PageSighting>, sighting: PageSighting) {
 fn is_same(one: &PageSighting, two: &PageSighting) -> bool {
     one.fetcher == two.fetcher
         && matches!((one.simhash, two.simhash), (Some(a), Some(b)) if (a ^ b).count_ones() <= SAME_BITS)
-}
-
-fn is_repeat(one: &PageSighting, two: &PageSighting) -> bool {
-    one.link != two.link && is_same(one, two)
 }
 
 /// Returns whether a page has other text, or much more.
@@ -173,12 +195,30 @@ mod tests {
         for link in 0..1_000 {
             pages.record("a.example", sighting(link, 0, Some(BLOCK_PAGE.wrapping_mul(link | 1))));
         }
-        assert_eq!(pages.hosts.get("a.example").map(|responses| responses.len()), Some(MAX_RESPONSES));
-        for host in 0..MAX_HOSTS + 10 {
+        let kept = |host: &str| pages.hosts.lock().unwrap().get_mut(host).map(|responses| responses.len());
+        assert_eq!(kept("a.example"), Some(MAX_RESPONSES));
+        for host in 0..4 * MAX_HOSTS {
             pages.record(&format!("{host}.example"), sighting(1, 0, Some(BLOCK_PAGE)));
+            assert!(pages.hosts.lock().unwrap().len() <= 2 * MAX_HOSTS);
         }
-        assert!(pages.hosts.len() <= MAX_HOSTS + 1);
         pages.record("full.example", sighting(1, 0, None));
-        assert!(!pages.hosts.contains_key("full.example"), "a host without little text takes no memory");
+        assert_eq!(kept("full.example"), None, "a host without little text takes no memory");
+    }
+
+    /// With 10,000 hosts, each further one looked at all of them, and then all were forgotten.
+    #[test]
+    fn new_hosts_replace_those_that_were_idle_for_longest() {
+        let pages = RepeatedPages::default();
+        let record = |host: usize, link| pages.record(&format!("{host}.example"), sighting(link, 0, Some(BLOCK_PAGE)));
+        for link in 1..=3 {
+            record(0, link);
+        }
+        for host in 1..20 * MAX_HOSTS {
+            assert_eq!(record(host, 1), None);
+            if host % MAX_HOSTS == 0 {
+                assert_eq!(record(0, 3), Some(RepeatedPage { links: 3, differs: false }), "after {host} hosts");
+            }
+        }
+        assert!(pages.hosts.lock().unwrap().len() > MAX_HOSTS, "the newest hosts are kept");
     }
 }

@@ -6,13 +6,14 @@
 //!
 //! Must not know: how a request is sent.
 
-use std::collections::HashMap;
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use lru::LruCache;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use url::{Host, Url};
 
@@ -35,8 +36,9 @@ const CLOCK_WARNING: i64 = 5;
 const RELOAD_AFTER: i64 = 3600;
 /// The same after keys could not be read, or while none is valid.
 const RETRY_AFTER: i64 = 60;
-/// Largest number of hosts whose vendor is kept.
-const MAX_HOSTS: usize = 10_000;
+/// Largest number of hosts whose vendor is kept. Beyond it, the least recently used ones are dropped: each host shows its
+/// vendor again.
+const MAX_HOSTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 /// The label of our signatures.
 const LABEL: &str = "sig1";
 
@@ -125,7 +127,7 @@ pub struct Signer {
     signs_loopback: bool,
     random: SystemRandom,
     /// Vendors of hosts, by authority.
-    vendors: Mutex<HashMap<String, &'static str>>,
+    vendors: Mutex<LruCache<String, &'static str>>,
     known_vendor: OnceLock<KnownVendor>,
     clock: ClockCheck,
     started: Instant,
@@ -154,7 +156,7 @@ impl Signer {
             coverage: Coverage::default(),
             signs_loopback: false,
             random: SystemRandom::new(),
-            vendors: Mutex::default(),
+            vendors: Mutex::new(LruCache::sparse(MAX_HOSTS)),
             known_vendor: OnceLock::new(),
             clock: ClockCheck::default(),
             started: Instant::now(),
@@ -270,7 +272,7 @@ impl Signer {
         match self.form {
             FormSetting::Always(form) => form,
             FormSetting::Auto => {
-                let vendors = self.vendors.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut vendors = self.vendors.lock().unwrap_or_else(PoisonError::into_inner);
                 let shown = vendors.get(&authority_of(url)).copied();
                 drop(vendors);
                 match (shown, self.known_vendor.get()) {
@@ -292,11 +294,7 @@ impl Signer {
         let mut headers = headers;
         if let Some(vendor) = headers.find_map(vendor_of_header) {
             let mut vendors = self.vendors.lock().unwrap_or_else(PoisonError::into_inner);
-            if vendors.len() >= MAX_HOSTS {
-                // Rare, and each host shows its vendor again.
-                vendors.clear();
-            }
-            vendors.insert(authority_of(url), vendor);
+            vendors.put(authority_of(url), vendor);
         }
         if let Some(date) = date {
             let moment = self.clock_reading(now);

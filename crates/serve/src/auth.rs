@@ -13,6 +13,7 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use super::options::Options;
 use super::problem::Problem;
 use super::token::Tokens;
+use fetchwise::SweepTrigger;
 
 /// Paths that need no token. Health reveals no data, and the dashboard's page asks its visitor for a token.
 const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
@@ -38,6 +39,7 @@ pub(crate) struct Auth {
     /// Whether every client is admitted.
     is_public: bool,
     limiter: Option<DefaultKeyedRateLimiter<Client>>,
+    sweep: SweepTrigger,
 }
 
 impl Auth {
@@ -47,6 +49,7 @@ impl Auth {
             hosts: options.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
             is_public: false,
             limiter: options.rate.map(|rate| RateLimiter::keyed(Quota::per_second(rate))),
+            sweep: SweepTrigger::new(CLIENTS_BEFORE_SWEEP),
         }
     }
 
@@ -123,8 +126,9 @@ impl Auth {
 
     fn within_rate(&self, client: Client) -> Result<(), Problem> {
         let Some(limiter) = &self.limiter else { return Ok(()) };
-        if limiter.len() > CLIENTS_BEFORE_SWEEP {
+        if self.sweep.is_due(limiter.len()) {
             limiter.retain_recent();
+            self.sweep.done(limiter.len());
         }
         limiter.check_key(&client).map_err(|until| {
             let wait = until.wait_time_from(DefaultClock::default().now());

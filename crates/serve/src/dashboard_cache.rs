@@ -4,10 +4,12 @@
 //!
 //! Must not know: HTTP.
 
-use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+
+use lru::LruCache;
 
 use crate::json::PauseCause;
 use fetchwise::analytics::Importance;
@@ -21,6 +23,8 @@ const FILES_EVERY: Duration = Duration::from_secs(5);
 const HEURISTICS_EVERY: Duration = Duration::from_secs(15);
 /// The shortest time between two reads of the log for a rollout.
 const ROLLOUT_EVERY: Duration = Duration::from_secs(30);
+/// Maximum number of pauses whose causes are kept; beyond it, those that were shown least recently are looked up again.
+const MAX_CAUSES: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 
 /// The log's files as read from the directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,14 +45,21 @@ pub(crate) struct DashboardCache {
     cached: Mutex<CachedValues>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct CachedValues {
     files: Option<(Instant, LogFiles)>,
     heuristics: Option<(Instant, Vec<Importance>)>,
     rollout: Option<(Instant, Vec<u8>)>,
     synced: (u64, Option<Timestamp>),
-    /// The causes of the current pauses, by host and end.
-    causes: HashMap<(String, Timestamp), Option<PauseCause>>,
+    /// The causes of pauses, by host and end.
+    causes: LruCache<(String, Timestamp), Option<PauseCause>>,
+}
+
+impl Default for CachedValues {
+    fn default() -> Self {
+        let causes = LruCache::sparse(MAX_CAUSES);
+        Self { files: None, heuristics: None, rollout: None, synced: (0, None), causes }
+    }
 }
 
 impl DashboardCache {
@@ -104,12 +115,9 @@ impl DashboardCache {
         self.with(|cached| cached.causes.get(&(host.to_owned(), until)).cloned())
     }
 
-    /// Stores the cause of a pause, and drops those of pauses that are over.
-    pub(crate) fn keep_cause(&self, host: &str, until: Timestamp, cause: Option<PauseCause>, now: Timestamp) {
-        self.with(|cached| {
-            cached.causes.retain(|(_, until), _| *until > now);
-            cached.causes.insert((host.to_owned(), until), cause);
-        });
+    /// Stores the cause of a pause.
+    pub(crate) fn keep_cause(&self, host: &str, until: Timestamp, cause: Option<PauseCause>) {
+        self.with(|cached| cached.causes.put((host.to_owned(), until), cause));
     }
 
     /// Drops the results that were computed before something was forgotten.

@@ -23,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::options::Options;
 use super::problem::Problem;
 use crate::auth::Client;
+use fetchwise::SweepTrigger;
 use fetchwise::unknown_name::UnknownName;
 
 /// A body of up to this size is small: it needs no reservation.
@@ -147,6 +148,7 @@ struct ByteQuota {
     all: Arc<Semaphore>,
     units_per_client: usize,
     clients: Mutex<HashMap<Client, Arc<Semaphore>>>,
+    sweep: SweepTrigger,
 }
 
 /// ByteQuota that a body occupies.
@@ -160,13 +162,19 @@ struct HeldBytes {
 impl ByteQuota {
     fn new(bytes: usize) -> Self {
         let units = bytes.div_ceil(UNIT).clamp(PER_CLIENT, Semaphore::MAX_PERMITS);
-        Self { all: Arc::new(Semaphore::new(units)), units_per_client: units / PER_CLIENT, clients: Mutex::default() }
+        Self {
+            all: Arc::new(Semaphore::new(units)),
+            units_per_client: units / PER_CLIENT,
+            clients: Mutex::default(),
+            sweep: SweepTrigger::new(CLIENTS_BEFORE_SWEEP),
+        }
     }
 
     fn of(&self, client: Client) -> Arc<Semaphore> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if clients.len() > CLIENTS_BEFORE_SWEEP {
+        if self.sweep.is_due(clients.len()) {
             clients.retain(|_, room| Arc::strong_count(room) > 1);
+            self.sweep.done(clients.len());
         }
         Arc::clone(clients.entry(client).or_insert_with(|| Arc::new(Semaphore::new(self.units_per_client))))
     }

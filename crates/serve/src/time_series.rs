@@ -2,12 +2,14 @@
 //!
 //! Owns: the buckets.
 //!
-//! Invariant: an attempt is in one bucket of each resolution, the one of its time, while that bucket is kept. The
-//! numbers of buckets, names and hosts are bounded.
+//! Invariants: an attempt is in one bucket of each resolution, the one of its time, while that bucket is kept. The
+//! numbers of buckets, names and hosts are bounded, and a new host costs the same however many there are.
 //!
 //! Must not know: where attempts come from, how figures are shown. It has no lock; callers lock it.
 
-use std::collections::HashMap;
+use std::num::NonZeroUsize;
+
+use lru::LruCache;
 
 use fetchwise::analytics::{Importance, ImportanceFold, Row};
 use fetchwise::attempt::Attempt;
@@ -22,8 +24,8 @@ const MAX_FETCHERS: usize = 64;
 const MAX_HEURISTICS: usize = 20_000;
 /// The window for busy hosts, in minutes.
 const MINUTES: usize = 10;
-/// Maximum number of busy hosts. At this number idle hosts are dropped; if all are busy, further hosts are not counted.
-const MAX_HOSTS: usize = 20_000;
+/// Maximum number of busy hosts. A further one replaces the host whose last attempt was counted first.
+const MAX_HOSTS: NonZeroUsize = NonZeroUsize::new(20_000).expect("not zero");
 const MINUTE_MS: i64 = 60_000;
 /// The smallest number of buckets that a fitted window shows.
 const MIN_SHOWN: usize = 12;
@@ -103,7 +105,8 @@ pub(crate) struct SeriesWindow {
 pub(crate) struct Series {
     rings: [Ring; 3],
     fetchers: Vec<Box<str>>,
-    hosts: HashMap<Box<str>, Minutes>,
+    /// The hosts, in the order of their last attempts.
+    hosts: LruCache<String, Minutes>,
     heuristics: ImportanceFold,
 }
 
@@ -112,7 +115,7 @@ impl Default for Series {
         Self {
             rings: KEPT.map(|(buckets, step_ms)| Ring::new(buckets, step_ms)),
             fetchers: Vec::new(),
-            hosts: HashMap::new(),
+            hosts: LruCache::sparse(MAX_HOSTS),
             heuristics: ImportanceFold::at_most(MAX_HEURISTICS),
         }
     }
@@ -132,13 +135,12 @@ impl Series {
         }
         if now.since(when).as_millis() < (MINUTES as u128) * MINUTE_MS as u128
             && let Some(host) = attempt.heuristic("domain")
-            && let Some(minutes) = self.minutes_of(host, now)
         {
-            minutes.add(when, Recent::of(attempt));
+            self.minutes_of(host).add(when, Recent::of(attempt));
         }
     }
 
-    /// Adds the counts of `other`. Both must be current.
+    /// Adds the counts of `other`, whose attempts were counted before these. Both must be current.
     pub(crate) fn merge(&mut self, other: Self, now: Timestamp) {
         let places: Vec<usize> = other.fetchers.iter().map(|name| self.place_of(name)).collect();
         for (ring, theirs) in self.rings.iter_mut().zip(other.rings) {
@@ -153,10 +155,10 @@ impl Series {
                 }
             }
         }
-        for (host, theirs) in other.hosts {
-            if let Some(own) = self.minutes_of(&host, now) {
-                theirs.each(|minute, of| own.add(minute, of));
-            }
+        // The hosts that were counted last stay.
+        for (host, own) in std::mem::replace(&mut self.hosts, other.hosts) {
+            let all = self.minutes_of(&host);
+            own.each(|minute, of| all.add(minute, of));
         }
         self.heuristics.merge(other.heuristics);
     }
@@ -204,12 +206,15 @@ impl Series {
 
     /// Returns the hosts with attempts in the last ten minutes, in no particular order.
     pub(crate) fn recent_hosts(&self, now: Timestamp) -> impl Iterator<Item = (&str, Recent)> {
-        self.hosts.iter().map(move |(host, minutes)| (&**host, minutes.recent(now))).filter(|(_, of)| of.attempts > 0)
+        self.hosts
+            .iter()
+            .map(move |(host, minutes)| (host.as_str(), minutes.recent(now)))
+            .filter(|(_, of)| of.attempts > 0)
     }
 
     /// Returns the `most` hosts with the most attempts in the last ten minutes, the busiest first.
     pub(crate) fn busy(&self, most: usize, now: Timestamp) -> Vec<(String, u64)> {
-        let counted = self.hosts.iter().map(|(host, minutes)| (&**host, minutes.recent(now).attempts));
+        let counted = self.hosts.iter().map(|(host, minutes)| (host.as_str(), minutes.recent(now).attempts));
         let mut hosts: Vec<(&str, u64)> = counted.filter(|(_, count)| *count > 0).collect();
         hosts.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         hosts.into_iter().take(most).map(|(host, count)| (host.to_owned(), count)).collect()
@@ -217,7 +222,7 @@ impl Series {
 
     /// Returns the number of attempts of a host in the last ten minutes.
     pub(crate) fn recent(&self, host: &str, now: Timestamp) -> u64 {
-        self.hosts.get(host).map_or(0, |minutes| minutes.recent(now).attempts)
+        self.hosts.peek(host).map_or(0, |minutes| minutes.recent(now).attempts)
     }
 
     /// Returns the `most` heuristics that best predict success of those known before the request, and then as many of
@@ -249,17 +254,8 @@ impl Series {
         }
     }
 
-    fn minutes_of(&mut self, host: &str, now: Timestamp) -> Option<&mut Minutes> {
-        if !self.hosts.contains_key(host) {
-            if self.hosts.len() >= MAX_HOSTS {
-                self.hosts.retain(|_, minutes| minutes.recent(now).attempts > 0);
-            }
-            if self.hosts.len() >= MAX_HOSTS {
-                return None;
-            }
-            self.hosts.insert(host.into(), Minutes::default());
-        }
-        self.hosts.get_mut(host)
+    fn minutes_of(&mut self, host: &str) -> &mut Minutes {
+        self.hosts.get_or_insert_mut_ref(host, Minutes::default)
     }
 }
 
@@ -524,16 +520,48 @@ mod tests {
     #[test]
     fn numbers_of_names_and_hosts_are_bounded() {
         let mut series = Series::default();
-        for n in 0..(MAX_HOSTS + 50) {
+        let most = MAX_HOSTS.get();
+        for n in 0..(most + 50) {
             series.observe(&attempt(n, &format!("f{}", n % 200), NOON), at_ms(NOON));
         }
-        assert_eq!((series.fetchers().count(), series.hosts.len()), (MAX_FETCHERS, MAX_HOSTS));
+        assert_eq!((series.fetchers().count(), series.hosts.len()), (MAX_FETCHERS, most));
         assert_eq!(series.fetchers().last(), Some(OTHERS));
         let shown = series.window(Range::Hour, at_ms(NOON));
         let (attempts, _, fetchers) = sum(&shown);
-        assert_eq!((attempts, fetchers.iter().sum::<u64>()), (MAX_HOSTS as u64 + 50, MAX_HOSTS as u64 + 50));
-        // Later, idle hosts make room for others.
-        series.observe(&attempt(9_999_999, "f", NOON + 3_600_000), at_ms(NOON + 3_600_000));
-        assert_eq!(series.hosts.len(), 1);
+        assert_eq!((attempts, fetchers.iter().sum::<u64>()), (most as u64 + 50, most as u64 + 50));
+    }
+
+    /// With 20,000 busy hosts, each attempt at a further one looked at all of them, and was not counted after all.
+    #[test]
+    fn the_host_that_was_idle_for_longest_makes_room_for_a_new_one() {
+        let (mut series, most, now) = (Series::default(), MAX_HOSTS.get(), at_ms(NOON));
+        let once = Recent { attempts: 1, judged: 1, delivered: 1 };
+        for n in 0..10 * most {
+            series.minutes_of(&format!("h{n}.example")).add(now, once);
+            if n % (most / 2) == 0 {
+                series.observe(&attempt(1, "f", NOON), now);
+            }
+        }
+        let recent = |n: usize| series.recent(&format!("h{n}.example"), now);
+        assert_eq!(series.hosts.len(), most);
+        assert_eq!((recent(10 * most - 1), recent(9 * most + 1), recent(9 * most - 1)), (1, 1, 0));
+        assert_eq!(recent(1), 21, "a host with new attempts stays");
+        assert_eq!(series.busy(1, now), [("h1.example".to_owned(), 21)]);
+    }
+
+    #[test]
+    fn a_merge_keeps_the_hosts_in_the_order_of_their_last_attempts() {
+        let (most, now) = (MAX_HOSTS.get(), at_ms(NOON));
+        let [old, new] = [0..most, most..most + 10].map(|hosts| {
+            let mut series = Series::default();
+            hosts.for_each(|n| {
+                series.minutes_of(&format!("h{n}.example")).add(now, Recent { attempts: 1, ..Recent::default() })
+            });
+            series
+        });
+        let mut merged = new;
+        merged.merge(old, now);
+        let recent = |n: usize| merged.recent(&format!("h{n}.example"), now);
+        assert_eq!((merged.hosts.len(), recent(9), recent(10), recent(most + 9)), (most, 0, 1, 1));
     }
 }

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 #[cfg(feature = "identity")]
-use std::collections::HashMap;
+use std::num::NonZeroUsize;
 #[cfg(feature = "identity")]
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,6 +18,8 @@ use http::StatusCode;
 #[cfg(feature = "identity")]
 use http::header::{AGE, DATE};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
+#[cfg(feature = "identity")]
+use lru::LruCache;
 use url::Url;
 
 #[cfg(feature = "identity")]
@@ -33,9 +35,9 @@ const ACCEPT_SIGNATURE: HeaderName = HeaderName::from_static("accept-signature")
 /// Time in seconds for which a host that refused a second signature gets no further one.
 #[cfg(feature = "identity")]
 const IN_VAIN_FOR: i64 = 3600;
-/// Largest number of such hosts that are kept.
+/// Largest number of such hosts that are kept; beyond it, the least recently asked ones cost one request each.
 #[cfg(feature = "identity")]
-const MAX_HOSTS: usize = 10_000;
+const MAX_HOSTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 
 /// Signs the requests of fetchers. Clones share what they have seen of hosts.
 #[cfg(feature = "identity")]
@@ -43,7 +45,7 @@ const MAX_HOSTS: usize = 10_000;
 pub struct RequestSigner {
     signer: Arc<Signer>,
     /// Authorities that refused a second signature.
-    in_vain: Arc<Mutex<HashMap<String, SecondRefusal>>>,
+    in_vain: Arc<Mutex<LruCache<String, SecondRefusal>>>,
 }
 
 /// A response that refused a second signature.
@@ -69,7 +71,7 @@ enum Never {}
 #[cfg(feature = "identity")]
 impl From<Arc<Signer>> for RequestSigner {
     fn from(signer: Arc<Signer>) -> Self {
-        Self { signer, in_vain: Arc::default() }
+        Self { signer, in_vain: Arc::new(Mutex::new(LruCache::sparse(MAX_HOSTS))) }
     }
 }
 
@@ -193,15 +195,11 @@ impl RequestSigner {
     pub(super) fn observe_second(&self, url: &Url, status: StatusCode, headers: &HeaderMap) {
         let mut in_vain = self.in_vain.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_refusal(status) {
-            in_vain.remove(authority(url));
+            in_vain.pop(authority(url));
             return;
         }
-        if in_vain.len() >= MAX_HOSTS {
-            // Rare, and each host costs one request.
-            in_vain.clear();
-        }
         let refusal = SecondRefusal { at: unix_seconds(), asks: headers.contains_key(ACCEPT_SIGNATURE) };
-        in_vain.insert(authority(url).to_owned(), refusal);
+        in_vain.put(authority(url).to_owned(), refusal);
     }
 
     /// Returns whether the response to a signed request rejects the crawler's signature: it asks for one, and the host has
@@ -218,7 +216,7 @@ impl RequestSigner {
 
     /// Returns the refusal of a second signature within the last hour.
     fn second_refusal(&self, url: &Url) -> Option<SecondRefusal> {
-        let in_vain = self.in_vain.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_vain = self.in_vain.lock().unwrap_or_else(PoisonError::into_inner);
         let refusal = in_vain.get(authority(url)).copied()?;
         (unix_seconds().saturating_sub(refusal.at) < IN_VAIN_FOR).then_some(refusal)
     }

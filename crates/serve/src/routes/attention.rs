@@ -123,7 +123,7 @@ fn cause(state: &State, paused: (&str, Timestamp), now: Timestamp, lookups: &mut
         return None;
     }
     let found = newest_block(state, host, now);
-    state.dashboard.keep_cause(host, until, found.clone(), now);
+    state.dashboard.keep_cause(host, until, found.clone());
     found
 }
 
