@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         while let Some(take) = selector.select(&url, &situation)?.selected() {
             let fetcher = selector.fetcher_name(take.fetcher);
             println!("{url}  {fetcher}  {} (confidence {:.2})", take.source, take.confidence);
-            let mut attempt = Attempt::new(&url, fetcher, now)?;
+            let mut attempt = Attempt::new(&url, fetcher, Timestamp::date())?;
             // A crawler learns this by fetching. Label and propensity make the log useful for later analysis.
             attempt.source = Some(take.source.name().into());
             attempt.propensity = Some(take.propensity);

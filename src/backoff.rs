@@ -97,6 +97,13 @@ impl LinkState {
         self.paused_until.filter(|until| *until > now)
     }
 
+    /// Returns the state with all its times moved by `ms`: a sink keeps dates, and a selector has times.
+    #[must_use]
+    pub fn moved_by(self, ms: i64) -> Self {
+        let moved = |at: Option<Timestamp>| at.map(|at| at.moved_by(ms));
+        Self { paused_until: moved(self.paused_until), last_attempt_at: moved(self.last_attempt_at), ..self }
+    }
+
     /// Returns the state after a fetch that ended at `now`. The pause is computed before the level rises, so that the
     /// first block pauses for the base.
     ///
@@ -161,7 +168,7 @@ impl BackoffSettings {
 }
 
 /// Parses a `Retry-After` value: a number of seconds, or an HTTP date. Returns `None` for anything else, and for a date
-/// in the past.
+/// in the past. `now` is a date too ([`Timestamp::date`]).
 pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -57,7 +57,7 @@
 //! let url = url::Url::parse("https://example.org/report.pdf").unwrap();
 //! let selection = selector.select(&url, &SelectContext::first_attempt(Timestamp::now()))?.selected().unwrap();
 //! assert_eq!(selector.fetcher_name(selection.fetcher), "direct_access");
-//! let attempt = Attempt::new(&url, "direct_access", Timestamp::now())?;
+//! let attempt = Attempt::new(&url, "direct_access", Timestamp::date())?;
 //! selector.record(attempt.delivered(), Timestamp::now()).unwrap();
 //! # Ok::<(), fetchwise::Error>(())
 //! ```

@@ -424,3 +424,31 @@ fn several_blessings_of_instruction_counts_do_not_add_up_unseen() {
     assert!(!judged(1000, 1000, "select_hit 1000\nselect_new 7\n", here).0, "a case without a number");
     assert!(judged(1000, 1000, "select_hit 2000\n", "another machine").0, "the counts hold for one machine");
 }
+
+/// The files that read the system's clock, which anybody may set, and why. Everything that lasts is measured by
+/// `Timestamp::now` or `Instant`: a pause that was measured by dates lasted for an hour longer when the clock was set back
+/// by an hour.
+const READERS_OF_DATES: [(&str, &str); 5] = [
+    ("crates/cli/src commands::fetch::resume", "the age of a file is the difference of two dates"),
+    ("crates/fetchers/src fetch::cooldown", "a header has a date"),
+    ("crates/types/src time", "the clock itself"),
+    ("log/src fs::real", "a name for a file that no other process takes"),
+    ("log/src write::shared", "the date of the last sync is shown"),
+];
+
+#[test]
+fn durations_are_not_measured_by_the_systems_clock() {
+    let mut folders: Vec<String> = crates().into_iter().map(|(folder, ..)| folder).collect();
+    folders.extend(["bindings/core/src", "bindings/node/src", "bindings/python/rust"].map(str::to_owned));
+    folders.sort();
+    folders.dedup();
+    let mut readers = Vec::new();
+    for folder in folders {
+        let mut texts = BTreeMap::new();
+        read_folder(&root().join(&folder), &mut Vec::new(), &mut texts);
+        let reads = |text: &str| ["SystemTime::now", "Utc::now", "Local::now"].iter().any(|call| text.contains(call));
+        let found = texts.iter().filter(|(_, text)| reads(text));
+        readers.extend(found.map(|(module, _)| format!("{folder} {}", module.join("::"))));
+    }
+    assert_eq!(readers, READERS_OF_DATES.map(|(file, _)| file.to_owned()), "a new reader needs a reason");
+}

@@ -267,7 +267,7 @@ class Predictor {
 
   /** The plain side of a visit: its requests, one after the other, until content arrives or another fetcher is next. */
   async #plainly(state, request, inner) {
-    const until = Date.now() + this.patience
+    const until = performance.now() + this.patience
     for (;;) {
       const { step } = state
       if (!step || step.wait) {
@@ -302,7 +302,7 @@ class Predictor {
 
   /** Waits for the event of the step, or for the end of a short pause. Throws when the visit has ended otherwise. */
   async #passes(state, until) {
-    const left = until - Date.now()
+    const left = until - performance.now()
     if (state.step) {
       if (left > 0) {
         await state.step.ready(left)
@@ -340,7 +340,7 @@ class Predictor {
       state.visit.report(state.step, 'wrong_tool', duration)
       Object.assign(state, { pending: null, step: state.visit.next() })
     }
-    const until = Date.now() + this.patience
+    const until = performance.now() + this.patience
     for (;;) {
       if (!state.step || state.step.wait) {
         await this.#passes(state, until)

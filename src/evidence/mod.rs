@@ -546,6 +546,9 @@ impl Evidence {
         if let Some(network) = domain.filter(|_| wants(CellRole::Site)).and_then(site_quota::network_of) {
             visit(self.entry_or_new(Key::domain(&network), at, &guard), Level::Site, 0, CellRole::Site);
         }
+        if let Some(name) = site.or(domain).filter(|_| wants(CellRole::Site)).and_then(site_quota::registered_above) {
+            visit(self.entry_or_new(Key::domain(name), at, &guard), Level::Site, 0, CellRole::Site);
+        }
         // A site's weights are in two parts: those of the domain of its name, and those of its other domains.
         if let Some(site) = site.filter(|_| site != domain && wants(CellRole::Site)) {
             let key = Key::domain(site);

@@ -3,37 +3,45 @@
 //!
 //! An attempt beyond the quota carries [`SITE_SATURATED`] and changes only evidence about its own site. The tag is
 //! written when the attempt is recorded, so that replays, retractions and other nodes treat the attempt alike, in any
-//! order. A site is what one party can get: a registrable domain, or a network of addresses.
+//! order. A site is what one party can get: a registrable domain, or a network of addresses. The sites below one name
+//! that somebody has registered, such as `github.io`, have a quota together besides: anyone can get any number of them.
 //!
 //! Owns: the quota.
 //!
 //! Must not know: which levels are shared.
-
-use std::net::IpAddr;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{Evidence, Group, Key, Level, Observation};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::heuristic::SITE_SATURATED;
-use fetchwise_types::heuristic::url::suffix_of;
+use fetchwise_types::heuristic::url::{self, suffix_of};
 use fetchwise_types::registry::Registry;
 use fetchwise_types::time::Timestamp;
 
 /// Decayed attempts of a site, for each fetcher and for files and pages, that count at the shared levels.
 const SITE_QUOTA: f64 = 4.0;
+/// The same for all sites below one registered name: as many as of four sites.
+const REGISTERED_QUOTA: f64 = 16.0;
 
 impl Evidence {
-    /// Returns whether `attempt`, which evidence has not learned from yet, is beyond its site's quota.
-    ///
-    /// What the site has contributed is at most the quota at the time of its newest attempt, and has decayed since. The
-    /// part that is free again admits the next attempt by chance, so that a busy site contributes its quota on average,
-    /// and mostly by recent attempts.
+    /// Returns whether `attempt`, which evidence has not learned from yet, is beyond its site's quota, or beyond that of
+    /// the registered name above its site.
     pub(crate) fn is_over_quota(&self, attempt: &Attempt, registry: &Registry) -> bool {
         let Some(site) = attempt.heuristic("site").or_else(|| attempt.heuristic("domain")) else { return false };
-        let (Some(fetcher), guard) = (registry.find(&attempt.fetcher), self.guard()) else { return false };
         let network = network_of(site);
-        let key = Key::domain(network.as_deref().unwrap_or(site));
+        self.has_used_up(Key::domain(network.as_deref().unwrap_or(site)), SITE_QUOTA, attempt, registry)
+            || registered_above(site)
+                .is_some_and(|name| self.has_used_up(Key::domain(name), REGISTERED_QUOTA, attempt, registry))
+    }
+
+    /// Returns whether `attempt` is beyond the quota of the sites that the entry of `key` counts.
+    ///
+    /// What these have contributed is at most the quota at the time of the newest attempt, and has decayed since. The part
+    /// that is free again admits the next attempt by chance, so that a busy site contributes its quota on average, and
+    /// mostly by recent attempts.
+    fn has_used_up(&self, key: Key, quota: f64, attempt: &Attempt, registry: &Registry) -> bool {
+        let (Some(fetcher), guard) = (registry.find(&attempt.fetcher), self.guard()) else { return false };
         let Some(entry) = self.entry(key, &guard).filter(|_| attempt.weight > 0.0) else { return false };
         let (decay, at) = (self.decay(), attempt.attempted_at);
         let kind = self.suffixes.kind(suffix_of(&attempt.url));
@@ -48,7 +56,7 @@ impl Evidence {
         }
         let newest = Timestamp::from_millis(i64::from(newest_s) * 1000);
         let decayed = (decay.up(newest) * decay.down(at)).min(1.0);
-        let free = SITE_QUOTA - f64::min(total, SITE_QUOTA * decayed);
+        let free = quota - f64::min(total, quota * decayed);
         free < attempt.weight && chance(attempt) * attempt.weight >= free
     }
 }
@@ -60,16 +68,17 @@ pub(super) fn network_of(domain: &str) -> Option<String> {
     if !domain.starts_with(|first: char| first == '[' || first.is_ascii_hexdigit()) {
         return None;
     }
-    match domain.trim_matches(['[', ']']).parse().ok()? {
-        IpAddr::V4(address) => {
-            let [a, b, c, _] = address.octets();
-            Some(format!("{a}.{b}.{c}.0/24"))
-        }
-        IpAddr::V6(address) => {
-            let [a, b, c, ..] = address.segments();
-            Some(format!("{a:x}:{b:x}:{c:x}::/48"))
-        }
+    domain.trim_matches(['[', ']']).parse().ok().map(url::network_of)
+}
+
+/// Returns the registered name above a site, if the site is below a name of a service that gives out names.
+pub(super) fn registered_above(site: &str) -> Option<&str> {
+    // Such a site has two dots at least, and most have one. The last byte of an address is a digit or a bracket.
+    let has_two_dots = site.bytes().filter(|byte| *byte == b'.').nth(1).is_some();
+    if !has_two_dots || !site.ends_with(|last: char| last.is_ascii_lowercase()) {
+        return None;
     }
+    url::registered_domain(site).filter(|name| *name != site)
 }
 
 /// Returns a number in [0, 1) that is the same for the same attempt.

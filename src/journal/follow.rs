@@ -81,26 +81,29 @@ impl Follower {
     }
 }
 
-/// Applies an entry of a followed log to a selector that has loaded everything before it. Times after `now` count as
-/// `now`.
+/// Applies an entry of a followed log to a selector that has loaded everything before it, at the time `now`. Dates in
+/// the future count as the present one.
 pub fn apply(entry: &Entry, selector: &Selector, now: Timestamp) {
+    let clock = selector.clock();
+    // The log has dates, and the selector has times.
+    let to_time_ms = clock.ahead_ms().saturating_neg();
     match entry {
-        Entry::Attempt(attempt) if attempt.attempted_at > now => {
+        Entry::Attempt(attempt) if attempt.attempted_at > clock.date_of(now) => {
             let mut attempt = attempt.clone();
-            attempt.attempted_at = now;
+            attempt.attempted_at = clock.date_of(now);
             selector.observe(&attempt);
         }
         Entry::Attempt(attempt) => selector.observe(attempt),
-        Entry::Link(of) => selector.restore_links([(of.link.clone(), of.state)]),
+        Entry::Link(of) => selector.restore_links([(of.link.clone(), of.state.moved_by(to_time_ms))]),
         Entry::Host(of) => {
-            selector.set_host_pause(&of.domain, of.paused_until);
+            selector.set_host_pause(&of.domain, of.paused_until.map(|until| until.moved_by(to_time_ms)));
             let base = selector.backoff().blocked_base;
             let level = of.paused_until.map_or(0, |until| level_after(until.since(of.at), base));
             selector.restore_host_levels([(of.domain.clone(), level)]);
         }
         Entry::Pace(of) => {
             if let (Some(pace), Some(level)) = (selector.pace(), Level::from_repr(of.level)) {
-                pace.restore(level, &of.name, &PaceState(of.state), now);
+                pace.restore(level, &of.name, &PaceState(of.state).moved_by(to_time_ms), now);
             }
         }
         Entry::Importance(of) => selector.set_importance(&of.kind, of.value.as_deref(), f64::from(of.importance)),

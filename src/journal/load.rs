@@ -172,8 +172,8 @@ impl LogInfo {
     }
 }
 
-/// Loads everything in `dir` into `selector`: evidence, and the pauses of hosts. Times after `now` count as `now`. No
-/// attempts may be recorded in `selector` meanwhile: the threads of a load share nothing, so that none waits for
+/// Loads everything in `dir` into `selector`: evidence, and the pauses of hosts, at the time `now`. Dates in the future
+/// count as the present one. No attempts may be recorded in `selector` meanwhile: the threads of a load share nothing, so that none waits for
 /// another.
 ///
 /// # Errors
@@ -202,7 +202,8 @@ fn load_from(
     now: Timestamp,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<LoadReport, JournalError> {
-    let (started, present) = (start.started.clone(), start.present(now));
+    let date = selector.clock().date_of(now);
+    let (started, present) = (start.started.clone(), start.present(date));
     let mut fold = Fold::begin(start, selector, present);
     fold.advance(dir, selector, u64::MAX, present, progress)?;
     if selector.has_policy_memory() {
@@ -210,7 +211,7 @@ fn load_from(
         // that are still in the log.
         replay(dir, |_, entry| {
             if let Entry::Attempt(mut attempt) = entry {
-                attempt.attempted_at = attempt.attempted_at.min(now);
+                attempt.attempted_at = attempt.attempted_at.min(date);
                 selector.observe_with_policy(&attempt);
             }
         })?;
@@ -234,10 +235,13 @@ pub(super) fn into_report(
     // Times in the future come from a wrong clock. They count as `now`, and no pause may be longer than the settings
     // allow.
     let longest = backoff.max_retry_after.max(pause(backoff.blocked_base.max(backoff.failed_base), MAX_RISK_LEVEL));
-    let within = |until: Timestamp| until.min(now.saturating_add(longest));
+    // The log has dates, and the selector has times.
+    let to_time_ms = selector.clock().ahead_ms().saturating_neg();
+    let within = |until: Timestamp| until.moved_by(to_time_ms).min(now.saturating_add(longest));
     let mut links = HashMap::new();
     for (link, (_, LinkEntry { mut state, .. })) in fold.links {
         state.paused_until = state.paused_until.map(within);
+        state.last_attempt_at = state.last_attempt_at.map(|at| at.moved_by(to_time_ms));
         // A link without risk is treated as an unknown one, so it need not be kept.
         if is_at_risk(&state) {
             links.insert(link, state);
@@ -255,7 +259,7 @@ pub(super) fn into_report(
         for ((level, name), (_, entry)) in &fold.paces {
             // A newer release may have added a level that this one does not know.
             if let Some(level) = Level::from_repr(*level) {
-                pace.restore(level, name, &PaceState(entry.state), now);
+                pace.restore(level, name, &PaceState(entry.state).moved_by(to_time_ms), now);
             }
         }
     }

@@ -29,13 +29,13 @@ pub(super) fn earlier(pipeline: &Pipeline, url: &Url) -> Option<CachedPage> {
         (Some(_), None) => false,
     };
     let is_judged = page.terms.is_some() || pipeline.consent.purposes.is_empty();
-    (is_held && is_judged && !page.is_expired(pipeline.selector.now())).then_some(page)
+    (is_held && is_judged && !page.is_expired(pipeline.selector.clock().date())).then_some(page)
 }
 
 /// Returns the report of a page that is not requested because it is fresh. The terms that it came with still hold,
 /// together with those that robots.txt has now.
 pub(super) fn fresh(pipeline: &Pipeline, robots_terms: &[Term], earlier: &CachedPage) -> Option<Report> {
-    if pipeline.cache_use != CacheUse::Fresh || !earlier.is_fresh(pipeline.selector.now()) {
+    if pipeline.cache_use != CacheUse::Fresh || !earlier.is_fresh(pipeline.selector.clock().date()) {
         return None;
     }
     let terms = robots_terms.iter().chain(earlier.terms.iter().flatten()).cloned().collect();
@@ -70,7 +70,7 @@ pub(super) fn not_modified(response: &Response, earlier: &CachedPage) -> Option<
 pub(super) fn keep_confirmed(pipeline: &Pipeline, earlier: CachedPage, terms: Vec<Term>, response: &Response) {
     if let Some(log) = &pipeline.validators {
         // Without the entry the next crawl requests the page in full.
-        let _ = log.put(&earlier.confirmed(&response.headers, pipeline.selector.now()).with_terms(terms));
+        let _ = log.put(&earlier.confirmed(&response.headers, pipeline.selector.clock().date()).with_terms(terms));
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn keep_confirmed(pipeline: &Pipeline, earlier: CachedPage, terms: Ve
 pub(super) fn keep(pipeline: &Pipeline, url: &Url, page: DeliveredHead, body: Option<StoredBody>) {
     let Some(log) = &pipeline.validators else { return };
     let entry = page.is_plain.then(|| {
-        let now = pipeline.selector.now();
+        let now = pipeline.selector.clock().date();
         CachedPage::of(url, &page.headers, page.bytes, body, now)
     });
     let _ = match entry.flatten() {

@@ -174,10 +174,10 @@ pub(super) fn report_to_pace(
         },
         Err(error) => (Signal::of(&Outcome::from(error.kind), error.status), &error.headers),
     };
-    let asked = header(headers, "retry-after").and_then(|value| retry_after(value, now));
+    let asked = header(headers, "retry-after").and_then(|value| retry_after(value, selector.clock().date_of(now)));
     let pace_response = fetchwise_pace::Response {
         retry_after: asked,
-        policy: RateLimit::read(headers, now),
+        policy: RateLimit::read(headers, selector.clock().date_of(now)),
         ..fetchwise_pace::Response::new(signal, fetcher)
     };
     if let ResponseEffect::LimitHit { hold_until, .. } = permit.report(&pace_response, now) {

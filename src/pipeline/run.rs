@@ -381,7 +381,7 @@ async fn on_store<T: Send + 'static>(
     response: Response,
 ) -> Result<T, String> {
     let (url, fetcher) = (url.clone(), report.fetcher.clone().unwrap_or_default());
-    let (at, consent): (Timestamp, _) = (pipeline.selector.now(), report.consent.clone());
+    let (at, consent): (Timestamp, _) = (pipeline.selector.clock().date(), report.consent.clone());
     let written = tokio::task::spawn_blocking(move || {
         write(&Delivered { consent: consent.as_deref(), ..Delivered::new(&url, &response, &fetcher, at) })
     });

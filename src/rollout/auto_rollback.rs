@@ -135,7 +135,7 @@ impl Guard {
     /// # Errors
     /// [`RolloutError`] when the state cannot be saved. Learning is back in this process anyway.
     pub fn resume(&self, selector: &Selector) -> Result<Option<Fallback>, RolloutError> {
-        let (mut state, now) = (self.lock(), selector.now());
+        let (mut state, now) = (self.lock(), selector.clock().date());
         let lifted = state.saved.resume(now).map(|fallen| fallen.why());
         selector.resume();
         if lifted.is_none() {
@@ -151,7 +151,7 @@ impl Guard {
     /// Does what is due, and returns the events for the operator. Cost: reads one file's time; a due look takes a
     /// moment, during which attempts are still counted.
     pub fn tick(&self, selector: &Selector) -> Vec<Event> {
-        let (now, mut events) = (selector.now(), Vec::new());
+        let (now, mut events) = (selector.clock().date(), Vec::new());
         self.read_operator_changes(selector, now, &mut events);
         let mut state = self.lock();
         if !state.settings.is_on {
@@ -230,7 +230,7 @@ impl Guard {
             }
             return Ok(());
         }
-        self.begin_stage(&mut state, selector, selector.now(), events);
+        self.begin_stage(&mut state, selector, selector.clock().date(), events);
         if state.counts {
             journal::replay(&self.dir, |_, entry| {
                 if let Entry::Attempt(attempt) = entry {

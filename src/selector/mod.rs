@@ -27,6 +27,7 @@ use crate::score::priors::Priors;
 use crate::score::{Scored, Settings};
 use crate::state::State;
 use crate::trace::Span;
+use dated::Dated;
 use fetchwise_pace::Pace;
 use fetchwise_types::attempt::{Attempt, Hint, Tag};
 use fetchwise_types::decision::{Decision, Rule, Selection, Source};
@@ -38,6 +39,7 @@ use fetchwise_types::time::{Clock, Timestamp};
 mod active_router;
 mod admin;
 mod builder;
+mod dated;
 mod decide_by_arm;
 mod explain;
 pub(crate) mod pauses;
@@ -290,7 +292,8 @@ impl Selector {
         Ok((decision, seen))
     }
 
-    /// Records an attempt: in memory first, then in the sink. A time after `now` becomes `now`.
+    /// Records an attempt: in memory first, then in the sink. An attempt has the date at which it was made, and `now`
+    /// is the time ([`time`](fetchwise_types::time) explains both). A date in the future becomes the present one.
     ///
     /// # Errors
     /// [`SinkError`] if the attempt will not survive the process; it is in memory anyway.
@@ -305,13 +308,19 @@ impl Selector {
         known: &[Heuristic],
         now: Timestamp,
     ) -> Result<(), SinkError> {
-        if attempt.attempted_at > now {
-            attempt.attempted_at = now;
+        let ahead_ms = self.clock.ahead_ms();
+        let present = now.moved_by(ahead_ms);
+        if attempt.attempted_at > present {
+            attempt.attempted_at = present;
             // Relaxed: a statistic only.
             self.clamped.fetch_add(1, Ordering::Relaxed);
         }
+        let date = attempt.attempted_at;
+        // Evidence has times, and the sink gets dates.
+        attempt.attempted_at = date.moved_by(ahead_ms.saturating_neg());
         self.tag_with_known(&mut attempt, known);
-        self.observe(&attempt);
+        self.learn(&attempt);
+        attempt.attempted_at = date;
         if let Some(sink) = &self.sink {
             let span = Span::append("attempt");
             let _entered = span.enter();
@@ -327,7 +336,10 @@ impl Selector {
     /// site has used up its quota. [`Selector::record`] does this. A program that appends attempts to a journal by
     /// itself calls it before, and [`Selector::observe`] after.
     pub fn tag(&self, attempt: &mut Attempt) {
+        let date = attempt.attempted_at;
+        attempt.attempted_at = self.clock.time_of(date);
         self.tag_with_known(attempt, &[]);
+        attempt.attempted_at = date;
     }
 
     fn tag_with_known(&self, attempt: &mut Attempt, known: &[Heuristic]) {
@@ -356,6 +368,17 @@ impl Selector {
 
     /// Learns from an attempt without passing it to the sink: for replay.
     pub fn observe(&self, attempt: &Attempt) {
+        let attempted_at = self.clock.time_of(attempt.attempted_at);
+        if attempted_at == attempt.attempted_at {
+            self.learn(attempt);
+        } else {
+            // Somebody has set the clock since the start.
+            self.learn(&Attempt { attempted_at, ..attempt.clone() });
+        }
+    }
+
+    /// Learns from an attempt that has a time instead of a date.
+    fn learn(&self, attempt: &Attempt) {
         self.evidence.observe(attempt, &self.registry);
         self.policy.observe(attempt);
     }
@@ -365,9 +388,9 @@ impl Selector {
         &self.prior_list
     }
 
-    /// Sets the sink that receives recorded attempts.
+    /// Sets the sink that receives recorded attempts. It gets dates.
     pub fn set_sink(&mut self, sink: Box<dyn Sink>) {
-        self.sink = Some(sink);
+        self.sink = Some(Box::new(Dated::new(sink, Arc::clone(&self.clock))));
     }
 
     /// Returns the heuristics that attempts at `url` are tagged with, custom ones included.
@@ -405,6 +428,7 @@ impl Selector {
     /// Sets the store of the learned paces.
     #[cfg(feature = "journal")]
     pub(crate) fn keep_paces(&mut self, keeper: Box<dyn fetchwise_pace::PaceStore>) {
+        let keeper = Box::new(Dated::new(keeper, Arc::clone(&self.clock)));
         self.pace = self.pace.take().map(|pace| Box::new(pace.with_store(keeper)));
     }
 

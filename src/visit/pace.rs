@@ -114,7 +114,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             local_delay: answer.local_delay,
             cost: answer.requests,
             renders: by.renders,
-            policy: RateLimit::read(&answer.headers, now),
+            policy: RateLimit::read(&answer.headers, self.selector.clock().date_of(now)),
             ..fetchwise_pace::Response::new(Signal::of(&answer.outcome, answer.status), selection.fetcher)
         };
         match permit.report(&response, now) {

@@ -21,7 +21,7 @@ impl Selector {
     ///
     /// Nothing is recorded: [`record`](Self::record) does that.
     pub fn observe_remote_attempt(&self, attempt: &Attempt, now: Timestamp) -> Option<Timestamp> {
-        let age = now.since(attempt.attempted_at);
+        let age = self.clock().date_of(now).since(attempt.attempted_at);
         let domain = attempt.heuristic("domain")?;
         let hosts = &self.state().hosts;
         if attempt.success {

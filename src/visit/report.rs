@@ -231,7 +231,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Returns the pause that the response asks for.
     fn requested_pause(&self, answer: &FetchResult, now: Timestamp) -> Option<Duration> {
-        let said = || header(&answer.headers, "retry-after").and_then(|value| retry_after(value, now));
+        let date = || self.selector.clock().date_of(now);
+        let said = || header(&answer.headers, "retry-after").and_then(|value| retry_after(value, date()));
         answer.retry_after.or_else(said)
     }
 
@@ -281,7 +282,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let shown = shown.cloned().chain(self.signs_of_identity(answer));
         let tags = heuristics.into_iter().chain(known.iter().cloned()).chain(shown).map(Tag::from).collect();
         let name = self.selector.fetcher_name(selection.fetcher);
-        let Ok(mut attempt) = Attempt::tagged(url, name, at, tags) else { return };
+        let Ok(mut attempt) = Attempt::tagged(url, name, self.selector.clock().date_of(at), tags) else {
+            return;
+        };
         attempt.success = error.is_none();
         attempt.is_banned = error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
         attempt.error_type = error;

@@ -25,7 +25,7 @@ pub fn value(selector: &Selector, asked: &str, of: &Explanation) -> Value {
         _ => ("none", "none"),
     };
     let paused_until = match of.decision {
-        Decided::Paused { until, .. } => Some(rfc3339::format(until)),
+        Decided::Paused { until, .. } => Some(rfc3339::format_time(until)),
         _ => None,
     };
     let steps = of.steps.iter().enumerate().map(|(place, step)| {
@@ -148,7 +148,7 @@ pub fn text(selector: &Selector, of: &Explanation) -> String {
             take.confidence,
             take.sample_size
         ),
-        (None, Decided::Paused { until, .. }) => format!("paused until {}", rfc3339::format(*until)),
+        (None, Decided::Paused { until, .. }) => format!("paused until {}", rfc3339::format_time(*until)),
         _ => "no fetcher".to_owned(),
     };
     let _ = write!(out, "\n{what}\n{}", rule_text(&of.decision));

@@ -66,7 +66,7 @@ impl Import {
 
     /// Imports the next items into the journal; `selector` observes them at once.
     pub fn take(&mut self, batch: Vec<Item>, log: &Journal, selector: Option<&Selector>) -> Result<(), JournalError> {
-        let now = Timestamp::now();
+        let now = Timestamp::date();
         for item in batch {
             self.number += 1;
             let taken = match item {

@@ -99,5 +99,5 @@ fn default_keys() -> Result<PathBuf, String> {
 }
 
 fn now() -> i64 {
-    Timestamp::now().as_millis().div_euclid(1000)
+    Timestamp::date().as_millis().div_euclid(1000)
 }

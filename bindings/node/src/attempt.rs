@@ -69,7 +69,7 @@ fn filled(
     fetcher: &str,
     given: AttemptOptions<'_>,
 ) -> std::result::Result<CoreAttempt, Failure> {
-    let mut kept = CoreAttempt::new(&convert::url(url)?, fetcher, convert::at(given.at)?).map_err(Failure::url)?;
+    let mut kept = CoreAttempt::new(&convert::url(url)?, fetcher, convert::date(given.at)?).map_err(Failure::url)?;
     kept.link = given.link.filter(|link| !link.is_empty()).unwrap_or(kept.link);
     kept.http_status = given.status.map(convert::status).transpose()?;
     kept.response_headers = stored_headers(&convert::headers(env, given.headers.as_ref())?);
@@ -133,7 +133,7 @@ impl Attempt {
     #[napi(catch_unwind, factory, js_name = "fromJSON", ts_args_type = "fields: object | string")]
     pub fn from_json(env: &Env, fields: Unknown<'_>) -> Result<Self> {
         let line = convert::json(env, fields)?;
-        let (kept, _) = from_json_line(&line, Timestamp::now()).map_err(Failure::value)?;
+        let (kept, _) = from_json_line(&line, Timestamp::date()).map_err(Failure::value)?;
         Ok(Self { kept })
     }
 

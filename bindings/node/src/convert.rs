@@ -6,7 +6,7 @@ use std::time::Duration;
 use fetchwise::attempt::Hint;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::response::Header;
-use fetchwise::time::Timestamp;
+use fetchwise::time::{Clock, Timestamp};
 use napi::bindgen_prelude::{Array, BufferSlice, Either, Function, JsObjectValue, JsValue, Object, Unknown};
 use napi::{Env, ValueType};
 use url::Url;
@@ -54,9 +54,16 @@ pub fn url(given: &Unknown<'_>) -> Result<Url, Failure> {
     }
 }
 
-/// Converts a time in milliseconds since 1970, as `Date.now()` returns it; now when none is given.
-pub fn at(ms: Option<f64>) -> Result<Timestamp, Failure> {
-    let Some(ms) = ms else { return Ok(Timestamp::now()) };
+/// Converts a date in milliseconds since 1970, as `Date.now()` returns it, to the time of this process; now when none is
+/// given.
+pub fn time(ms: Option<f64>) -> Result<Timestamp, Failure> {
+    let now = Timestamp::now();
+    ms.map_or(Ok(now), |ms| Ok(Clock::System.time_of(date(Some(ms))?)))
+}
+
+/// Converts a date in milliseconds since 1970, as `Date.now()` returns it; the present one when none is given.
+pub fn date(ms: Option<f64>) -> Result<Timestamp, Failure> {
+    let Some(ms) = ms else { return Ok(Timestamp::date()) };
     // Above this, milliseconds are not whole numbers any more.
     if !(0.0..9e15).contains(&ms) {
         return Err(Failure::value(format_args!("invalid time {ms}: expected milliseconds since 1970")));
@@ -64,9 +71,14 @@ pub fn at(ms: Option<f64>) -> Result<Timestamp, Failure> {
     Ok(Timestamp::from_millis(ms.round() as i64))
 }
 
-/// Returns a time in milliseconds since 1970.
-pub fn ms(at: Timestamp) -> f64 {
-    at.as_millis() as f64
+/// Returns a date in milliseconds since 1970.
+pub fn ms(date: Timestamp) -> f64 {
+    date.as_millis() as f64
+}
+
+/// Returns the date of a time of this process, in milliseconds since 1970.
+pub fn date_ms(time: Timestamp) -> f64 {
+    ms(Clock::System.date_of(time))
 }
 
 /// Converts a duration in milliseconds.

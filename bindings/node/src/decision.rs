@@ -48,7 +48,7 @@ impl Decision {
             Decided::NoViableFetcher => ("no_viable_fetcher", "none", "no_viable_fetcher"),
         };
         let (until, host) = match decided {
-            Decided::Paused { until, host } => (Some(convert::ms(*until)), *host),
+            Decided::Paused { until, host } => (Some(convert::date_ms(*until)), *host),
             _ => (None, false),
         };
         Self {

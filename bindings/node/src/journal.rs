@@ -245,7 +245,7 @@ impl Journal {
             shared.wait(Log::flush)?;
             let mut options = SnapshotOptions::default();
             options.await_seq = shared.with(Log::durable_seq)?;
-            let taken = maintenance::snapshot_with(&shared.dir, &blank()?, &options, Timestamp::now(), &mut |_, _| {})?;
+            let taken = maintenance::snapshot_with(&shared.dir, &blank()?, &options, Timestamp::date(), &mut |_, _| {})?;
             Ok(taken.records as f64)
         };
         promise(work, |records| records)
@@ -262,7 +262,7 @@ impl Journal {
         }
         let work = move || {
             shared.wait(Log::flush)?;
-            let done = maintenance::compact(&shared.dir, &blank()?, &options, Timestamp::now(), &mut |_, _| {})?;
+            let done = maintenance::compact(&shared.dir, &blank()?, &options, Timestamp::date(), &mut |_, _| {})?;
             let (attempts, bytes) = (done.attempts, done.bytes);
             Ok(CompactReport {
                 attempts: vec![attempts.0 as f64, attempts.1 as f64],

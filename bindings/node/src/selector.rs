@@ -273,7 +273,7 @@ impl Selector {
         at: Option<f64>,
     ) -> Result<Masses> {
         let content = if files == Some(true) { ContentKind::File } else { ContentKind::Page };
-        let weights = self.core.kept.weights((&kind, &value), content, &fetcher, convert::at(at)?);
+        let weights = self.core.kept.weights((&kind, &value), content, &fetcher, convert::time(at)?);
         Ok(Masses {
             success: weights.success,
             total: weights.total,
@@ -308,7 +308,7 @@ impl Selector {
     #[napi(catch_unwind)]
     pub fn host_pause(&self, host: String) -> Option<f64> {
         let until = self.core.kept.host_pause(&domain(&host))?;
-        (until > Timestamp::now()).then(|| convert::ms(until))
+        (until > Timestamp::now()).then(|| convert::date_ms(until))
     }
 
     /// Ends the pause of a host now, as if it had never been paused. Returns the time at which it would have ended, or
@@ -316,14 +316,14 @@ impl Selector {
     #[napi(catch_unwind)]
     pub fn unpause_host(&self, host: String) -> Result<Option<f64>> {
         self.core.check()?;
-        Ok(self.core.kept.unpause_host(&domain(&host), Timestamp::now()).map(convert::ms))
+        Ok(self.core.kept.unpause_host(&domain(&host), Timestamp::now()).map(convert::date_ms))
     }
 
     /// Ends the pause of a link now; the link stays at risk. Returns the time at which it would have ended, or null.
     #[napi(catch_unwind)]
     pub fn unpause_link(&self, link: String) -> Result<Option<f64>> {
         self.core.check()?;
-        Ok(self.core.kept.unpause_link(&link, Timestamp::now()).map(convert::ms))
+        Ok(self.core.kept.unpause_link(&link, Timestamp::now()).map(convert::date_ms))
     }
 
     /// Forgets a domain or a link: at once in memory, and in the journal from the next start on.
@@ -342,7 +342,7 @@ impl Selector {
             _ => return Err(Failure::misuse("expected either a domain or a link").into()),
         };
         let Some(log) = &self.core.log else { return Ok(()) };
-        let tombstone = Tombstone { target, at: Timestamp::now() };
+        let tombstone = Tombstone { target, at: Timestamp::date() };
         let appended = log.with(|log| log.append_tombstone(&tombstone))?;
         Ok(appended.map(drop).map_err(Failure::from)?)
     }
@@ -410,7 +410,7 @@ impl Selector {
         let excluded = wish.excluded.as_ref().map_or(Ok(FetcherSet::EMPTY), |names| self.core.set(names))?;
         let attempts = wish.attempts.map(|given| convert::count("attempts", given, u64::from(u32::MAX))).transpose()?;
         Ok(SelectContext {
-            now: convert::at(wish.at)?,
+            now: convert::time(wish.at)?,
             link,
             hint: convert::hint(wish.hint.as_deref())?,
             excluded,

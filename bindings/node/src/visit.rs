@@ -387,7 +387,7 @@ impl End {
             status: end.status.map(u32::from),
             is_banned: end.is_banned,
             requests: end.requests,
-            paused_until: end.paused_until.map(given::ms),
+            paused_until: end.paused_until.map(given::date_ms),
             paused: None,
             message: end.message.clone(),
         };
@@ -398,7 +398,7 @@ impl End {
                 "failed"
             }
             VisitOutcome::Paused { until, whom } => {
-                out.paused_until = Some(given::ms(*until));
+                out.paused_until = Some(given::date_ms(*until));
                 out.paused = Some(whom.to_string());
                 "paused"
             }

@@ -59,7 +59,7 @@ impl Attempt {
             other => Ok(other),
         };
         let mut kept =
-            CoreAttempt::new(&convert::url(url)?, fetcher, convert::at(at)?).map_err(|error| errors::url(&error))?;
+            CoreAttempt::new(&convert::url(url)?, fetcher, convert::date(at)?).map_err(|error| errors::url(&error))?;
         kept.link = link.filter(|link| !link.is_empty()).unwrap_or(kept.link);
         kept.http_status = status;
         kept.response_headers = stored_headers(&convert::headers(headers)?);
@@ -102,7 +102,7 @@ impl Attempt {
         let name = name.to_str(py)?;
         let by = FetcherSpec { renders: decision.renders, ..FetcherSpec::by_name(name) };
         let mut kept =
-            CoreAttempt::new(&convert::url(url)?, name, convert::at(at)?).map_err(|error| errors::url(&error))?;
+            CoreAttempt::new(&convert::url(url)?, name, convert::date(at)?).map_err(|error| errors::url(&error))?;
         kept.link = link.filter(|link| !link.is_empty()).unwrap_or(kept.link);
         kept.duration_ms = duration_ms;
         kept.source = Some(chosen.source.name().into());
@@ -254,7 +254,7 @@ impl Attempt {
 
 impl Attempt {
     fn from_json_text(line: &str) -> PyResult<Self> {
-        let (kept, _) = from_json_line(line, fetchwise::time::Timestamp::now())
+        let (kept, _) = from_json_line(line, fetchwise::time::Timestamp::date())
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok(Self { kept })
     }

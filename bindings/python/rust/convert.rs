@@ -4,7 +4,7 @@
 use fetchwise::attempt::Hint;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::response::Header;
-use fetchwise::time::Timestamp;
+use fetchwise::time::{Clock, Timestamp};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -22,9 +22,16 @@ pub(crate) fn url(given: &Bound<'_, PyAny>) -> PyResult<Url> {
     }
 }
 
-/// Converts a time in seconds since 1970, as `time.time()` returns it; now when none is given.
-pub(crate) fn at(seconds: Option<f64>) -> PyResult<Timestamp> {
-    let Some(seconds) = seconds else { return Ok(Timestamp::now()) };
+/// Converts a date in seconds since 1970, as `time.time()` returns it, to the time of this process; now when none is
+/// given.
+pub(crate) fn time(seconds: Option<f64>) -> PyResult<Timestamp> {
+    let now = Timestamp::now();
+    seconds.map_or(Ok(now), |seconds| Ok(Clock::System.time_of(date(Some(seconds))?)))
+}
+
+/// Converts a date in seconds since 1970, as `time.time()` returns it; the present one when none is given.
+pub(crate) fn date(seconds: Option<f64>) -> PyResult<Timestamp> {
+    let Some(seconds) = seconds else { return Ok(Timestamp::date()) };
     let ms = (seconds * 1000.0).round();
     // Above this, milliseconds are not whole numbers any more.
     if !(0.0..9e15).contains(&ms) {
@@ -33,9 +40,14 @@ pub(crate) fn at(seconds: Option<f64>) -> PyResult<Timestamp> {
     Ok(Timestamp::from_millis(ms as i64))
 }
 
-/// Returns a time in seconds since 1970.
-pub(crate) fn seconds(at: Timestamp) -> f64 {
-    at.as_millis() as f64 / 1000.0
+/// Returns a date in seconds since 1970.
+pub(crate) fn seconds(date: Timestamp) -> f64 {
+    date.as_millis() as f64 / 1000.0
+}
+
+/// Returns the date of a time of this process, in seconds since 1970.
+pub(crate) fn date_seconds(time: Timestamp) -> f64 {
+    seconds(Clock::System.date_of(time))
 }
 
 /// Converts a duration in seconds.

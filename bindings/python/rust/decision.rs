@@ -119,7 +119,7 @@ impl Decision {
     /// The end of the pause, in seconds since 1970; None when there is no pause.
     #[getter]
     fn paused_until(&self) -> Option<f64> {
-        self.until().map(convert::seconds)
+        self.until().map(convert::date_seconds)
     }
 
     /// Whether the whole host is paused.
@@ -142,7 +142,7 @@ impl Decision {
                 let name = self.name.as_ref().map_or("", |name| name.to_str(py).unwrap_or(""));
                 format!("<Decision {name} ({}, confidence {:.2})>", take.source, take.confidence)
             }
-            (None, Some(until)) => format!("<Decision paused until {}>", convert::seconds(until)),
+            (None, Some(until)) => format!("<Decision paused until {}>", convert::date_seconds(until)),
             _ => format!("<Decision {}>", self.kind()),
         })
     }

@@ -195,7 +195,7 @@ fn snapshot(dir: &Path, config: Option<&Path>, flushed_seq: u64) -> Made {
     let mut options = SnapshotOptions::default();
     options.await_seq = flushed_seq;
     let taken = blank(config)
-        .map(|selector| maintenance::snapshot_with(dir, &selector, &options, Timestamp::now(), &mut |_, _| {}));
+        .map(|selector| maintenance::snapshot_with(dir, &selector, &options, Timestamp::date(), &mut |_, _| {}));
     Box::new(move |py| {
         let taken = taken.map_err(errors::config)?.map_err(|error| errors::journal(py, &error))?;
         let figures = [
@@ -301,7 +301,7 @@ impl Journal {
         let dir = &self.shared.dir;
         let compacted = py.detach(|| {
             blank(config.as_deref())
-                .map(|selector| maintenance::compact(dir, &selector, &options, Timestamp::now(), &mut |_, _| {}))
+                .map(|selector| maintenance::compact(dir, &selector, &options, Timestamp::date(), &mut |_, _| {}))
         });
         let done = compacted.map_err(errors::config)?.map_err(|error| errors::journal(py, &error))?;
         let out = PyDict::new(py);

@@ -240,7 +240,7 @@ impl Selector {
         at: Option<f64>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let content = if files { ContentKind::File } else { ContentKind::Page };
-        let weights = self.core.kept.weights((kind, value), content, fetcher, convert::at(at)?);
+        let weights = self.core.kept.weights((kind, value), content, fetcher, convert::time(at)?);
         let out = PyDict::new(py);
         out.set_item("success", weights.success)?;
         out.set_item("total", weights.total)?;
@@ -252,20 +252,20 @@ impl Selector {
     /// Returns the end of the pause of a URL's host or of a domain, in seconds since 1970; None when it is not paused.
     fn host_pause(&self, host: &str) -> Option<f64> {
         let until = self.core.kept.host_pause(&domain(host))?;
-        (until > Timestamp::now()).then(|| convert::seconds(until))
+        (until > Timestamp::now()).then(|| convert::date_seconds(until))
     }
 
     /// Ends the pause of a host now, as if it had never been paused. Returns the time at which it would have ended, or
     /// None.
     fn unpause_host(&self, host: &str) -> PyResult<Option<f64>> {
         self.core.check()?;
-        Ok(self.core.kept.unpause_host(&domain(host), Timestamp::now()).map(convert::seconds))
+        Ok(self.core.kept.unpause_host(&domain(host), Timestamp::now()).map(convert::date_seconds))
     }
 
     /// Ends the pause of a link now; the link stays at risk. Returns the time at which it would have ended, or None.
     fn unpause_link(&self, link: &str) -> PyResult<Option<f64>> {
         self.core.check()?;
-        Ok(self.core.kept.unpause_link(link, Timestamp::now()).map(convert::seconds))
+        Ok(self.core.kept.unpause_link(link, Timestamp::now()).map(convert::date_seconds))
     }
 
     /// Forgets a domain or a link: at once in memory, and in the journal from the next start on.
@@ -284,7 +284,7 @@ impl Selector {
             _ => return Err(PyTypeError::new_err("expected either domain= or link=")),
         };
         let Some(log) = &self.core.log else { return Ok(()) };
-        let tombstone = Tombstone { target, at: Timestamp::now() };
+        let tombstone = Tombstone { target, at: Timestamp::date() };
         log.with(|log| log.append_tombstone(&tombstone))?.map(|_| ()).map_err(|error| errors::journal(py, &error))
     }
 
@@ -356,7 +356,7 @@ impl Selector {
     ) -> PyResult<SelectContext<'k>> {
         let excluded = excluded.map_or(Ok(FetcherSet::EMPTY), |names| self.core.set(names))?;
         Ok(SelectContext {
-            now: convert::at(at)?,
+            now: convert::time(at)?,
             link,
             hint: convert::hint(hint)?,
             excluded,

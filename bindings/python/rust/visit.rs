@@ -463,8 +463,8 @@ impl End {
     #[getter]
     fn paused_until(&self) -> Option<f64> {
         match &self.kept.how {
-            VisitOutcome::Paused { until, .. } => Some(given::seconds(*until)),
-            _ => self.kept.paused_until.map(given::seconds),
+            VisitOutcome::Paused { until, .. } => Some(given::date_seconds(*until)),
+            _ => self.kept.paused_until.map(given::date_seconds),
         }
     }
 

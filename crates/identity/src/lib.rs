@@ -27,6 +27,7 @@ pub mod verify;
 
 pub use accept::{MAX_NONCE, SignatureRequest};
 pub use agent::{Agent, BadAgent};
+pub use clock_check::ServerDate;
 pub use forms::{Form, FormSetting, form_of_vendor, vendor_of_header};
 pub use key::{KeyError, SigningKey};
 pub use key_dir::{KeyDir, KeyDirError, KeySource, Rotation};

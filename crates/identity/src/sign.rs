@@ -19,7 +19,7 @@ use url::{Host, Url};
 
 use crate::accept::SignatureRequest;
 use crate::agent::{Agent, authority_of};
-use crate::clock_check::{ClockCheck, ClockReading};
+use crate::clock_check::{ClockCheck, ClockReading, ServerDate};
 use crate::forms::{Form, FormSetting, form_of_vendor, vendor_of_header};
 use crate::key::SigningKey;
 use crate::key_dir::{KeyDirError, KeySource};
@@ -234,7 +234,7 @@ impl Signer {
         if !self.may_sign(request.url) {
             return Err(NotSigned::NotHttps);
         }
-        let offset = self.clock.median(self.clock_reading(now));
+        let offset = self.clock.offset(self.clock_reading(now));
         if let Some(offset) = offset.filter(|offset| offset.abs() > MAX_CLOCK_OFFSET) {
             self.warn_once("clock", || format!("this machine's clock is {offset} s off: nothing is signed"));
             return Err(NotSigned::WrongClock(offset));
@@ -288,7 +288,7 @@ impl Signer {
         &self,
         url: &Url,
         headers: impl Iterator<Item = &'h str>,
-        date: Option<UnixSeconds>,
+        date: Option<ServerDate>,
         now: UnixSeconds,
     ) {
         let mut headers = headers;
@@ -299,7 +299,7 @@ impl Signer {
         if let Some(date) = date {
             let moment = self.clock_reading(now);
             self.clock.note(url.host_str().unwrap_or_default(), date, moment);
-            if let Some(offset) = self.clock.median(moment).filter(|offset| offset.abs() > CLOCK_WARNING) {
+            if let Some(offset) = self.clock.offset(moment).filter(|offset| offset.abs() > CLOCK_WARNING) {
                 self.warn_once("offset", || {
                     format!(
                         "this machine's clock is {offset} s off by the servers' dates: verifiers may refuse signatures"
@@ -567,12 +567,23 @@ mod tests {
         let url: Url = "https://shop.example/".parse().unwrap();
         for n in 0..5 {
             let host: Url = format!("https://{n}.example/").parse().unwrap();
-            signer.observe(&host, [].into_iter(), Some(1_000_000), 1_000_090);
+            signer.observe(&host, [].into_iter(), Some(ServerDate { date: 1_000_000, peer: None }), 1_000_090);
         }
         let signed = signer.sign(&ToSign::get(&url), 1_000_090);
         assert!(matches!(signed, Err(NotSigned::WrongClock(31..))), "{signed:?}");
         // Without a further response, the clock is right once somebody has set it.
         assert!(signer.sign(&ToSign::get(&url), 1_000_000).is_ok());
+    }
+
+    #[test]
+    fn one_site_with_wrong_clocks_stops_no_signature() {
+        let signer = signer();
+        for n in 0..6 {
+            let host: Url = format!("https://h{n}.wrong.example/").parse().unwrap();
+            signer.observe(&host, [].into_iter(), Some(ServerDate { date: 1_000_000, peer: None }), 1_007_200);
+        }
+        let url: Url = "https://shop.example/".parse().unwrap();
+        assert!(signer.sign(&ToSign::get(&url), 1_007_200).is_ok());
     }
 
     /// Returns a signer with a directory of keys, and the text of its warnings.

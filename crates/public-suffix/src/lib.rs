@@ -1,10 +1,13 @@
-//! The registrable domain of a name, by Mozilla's Public Suffix List.
+//! What one party can get: the registrable domain of a name, by Mozilla's Public Suffix List, and the network of an
+//! address.
 //!
 //! Owns: the compiled list. The crate `psl` has it as a large amount of generic code, which every crate that calls it
 //! compiles again; the functions of this crate are neither generic nor inlined.
 //!
 //! Must not know: URLs, and which names are addresses.
 #![cfg_attr(not(test), doc = include_str!("../README.md"))]
+
+use std::net::IpAddr;
 
 /// Returns the registrable domain of a name: a public suffix and one label more. `None` if the name is a public suffix
 /// or empty. A trailing dot is dropped. Case matters: the list is in lower case.
@@ -21,6 +24,54 @@ pub fn registrable_domain(name: &str) -> Option<&str> {
     let begin = name.len().checked_sub(domain.as_bytes().len())?;
     // By length, which avoids another UTF-8 check.
     name.get(begin..begin + domain.trim().as_bytes().len())
+}
+
+/// Returns the part of a name that somebody has registered with a registry: a suffix of the list's ICANN section and one
+/// label more. Names that a service gives out below its own domain, such as those below `github.io`, share it. `None` and
+/// the rest as with [`registrable_domain`].
+///
+/// ```
+/// use fetchwise_public_suffix::{registered_domain, registrable_domain};
+/// assert_eq!(registrable_domain("www.someone.github.io"), Some("someone.github.io"));
+/// assert_eq!(registered_domain("www.someone.github.io"), Some("github.io"));
+/// assert_eq!(registered_domain("www.example.co.uk."), Some("example.co.uk"));
+/// assert_eq!(registered_domain("github.io"), Some("github.io"));
+/// assert_eq!(registered_domain("co.uk"), None);
+/// ```
+#[inline(never)]
+pub fn registered_domain(name: &str) -> Option<&str> {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let mut suffix = psl::suffix(name.as_bytes())?;
+    let mut begin = name.len() - suffix.as_bytes().len();
+    while suffix.typ() == Some(psl::Type::Private) {
+        // The suffix of a private suffix is itself, so the search goes on one label above.
+        let above = name.get(begin..)?.split_once('.')?.1;
+        suffix = psl::suffix(above.as_bytes())?;
+        begin = name.len() - suffix.as_bytes().len();
+    }
+    let own = name.get(..begin)?.strip_suffix('.')?;
+    let begin = own.rfind('.').map_or(0, |dot| dot + 1);
+    name.get(begin..).filter(|domain| !domain.starts_with('.'))
+}
+
+/// Returns the network of an address, which one party usually has as a whole: its first 24 bits (IPv4) or 48 (IPv6).
+///
+/// ```
+/// use fetchwise_public_suffix::network_of;
+/// assert_eq!(network_of([192, 0, 2, 7].into()), "192.0.2.0/24");
+/// assert_eq!(network_of([0x2001, 0xdb8, 0, 1, 0, 0, 0, 1].into()), "2001:db8:0::/48");
+/// ```
+pub fn network_of(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let [a, b, c, _] = address.octets();
+            format!("{a}.{b}.{c}.0/24")
+        }
+        IpAddr::V6(address) => {
+            let [a, b, c, ..] = address.segments();
+            format!("{a:x}:{b:x}:{c:x}::/48")
+        }
+    }
 }
 
 /// Returns whether any party can register names under `name`. True for an unknown top-level domain.

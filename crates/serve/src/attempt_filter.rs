@@ -20,7 +20,7 @@ pub enum TimeArg {
 impl TimeArg {
     /// Returns the point in time.
     pub fn resolve(self, clock: &Clock) -> Timestamp {
-        self.resolve_at(clock.now())
+        self.resolve_at(clock.date())
     }
 
     /// Returns the point in time at `now`.

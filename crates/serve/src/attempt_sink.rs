@@ -127,7 +127,7 @@ impl AttemptStore {
         let dir = &self.dir;
         let mut found = lock(&self.counts).ids.begin_scan();
         journal::ids(dir, |id| found.add(id))?;
-        let (mut figures, mut series, now) = (blank(&self.candidates), Series::default(), self.clock.now());
+        let (mut figures, mut series, now) = (blank(&self.candidates), Series::default(), self.clock.date());
         journal::replay(dir, |seq, entry| {
             if seq < end
                 && let Entry::Attempt(attempt) = entry
@@ -158,7 +158,7 @@ impl AttemptStore {
         for (all, before) in counts.figures.iter_mut().zip(figures) {
             all.merge(before);
         }
-        counts.series.merge(series, self.clock.now());
+        counts.series.merge(series, self.clock.date());
         drop(counts);
         self.last_scan.send_replace(number);
     }
@@ -197,7 +197,7 @@ impl AttemptStore {
         let mut counts = lock(&self.counts);
         counts.ids.insert(attempt.id);
         counts.figures.iter_mut().for_each(|stats| stats.observe(attempt));
-        counts.series.observe(attempt, self.clock.now());
+        counts.series.observe(attempt, self.clock.date());
     }
 
     /// Clears the figures of a followed log, because something was forgotten; it then needs another scan.
@@ -284,7 +284,7 @@ impl Sink for AttemptStore {
         }
         counts.ids.insert(attempt.id);
         counts.figures.iter_mut().for_each(|stats| stats.observe(attempt));
-        counts.series.observe(attempt, self.clock.now());
+        counts.series.observe(attempt, self.clock.date());
         Ok(())
     }
 

@@ -217,6 +217,6 @@ async fn watch_log(state: Arc<State>) {
     let mut ticks = tokio::time::interval(WATCH_EVERY);
     loop {
         ticks.tick().await;
-        state.dashboard.watch(&state.journal().metrics(), state.selector.now());
+        state.dashboard.watch(&state.journal().metrics(), state.selector.clock().date());
     }
 }

@@ -80,7 +80,7 @@ impl State {
     ) -> Self {
         let visits = Visits::new(&options, auth.needs_token());
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let dashboard = DashboardCache::new(selector.now());
+        let dashboard = DashboardCache::new(selector.clock().date());
         Self {
             selector,
             dashboard,

@@ -5,7 +5,7 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
-use crate::time::Timestamp;
+use crate::time::{Clock, Timestamp};
 
 /// A text that is not a valid time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +25,11 @@ pub fn format(at: Timestamp) -> String {
     let ends = [DateTime::<Utc>::MIN_UTC, DateTime::<Utc>::MAX_UTC];
     let time = DateTime::from_timestamp_millis(at.as_millis()).unwrap_or(ends[usize::from(at.as_millis() > 0)]);
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// Writes the date of a time of this process ([`Timestamp::now`]).
+pub fn format_time(at: Timestamp) -> String {
+    format(Clock::System.date_of(at))
 }
 
 /// Reads an RFC 3339 time with any offset; anything finer than a millisecond is cut off.

@@ -271,7 +271,7 @@ impl Worker {
         let is_due = self.share_checked_at.is_none_or(|at| at.elapsed() >= SHARE_EVERY);
         if let Some(least) = self.options.compact_threshold.filter(|_| is_due) {
             self.share_checked_at = Some(Instant::now());
-            let share = expired_share(&self.dir, self.clock.now(), self.options.retain)?;
+            let share = expired_share(&self.dir, self.clock.date(), self.options.retain)?;
             if share >= least {
                 self.compact(CompactCause::Expired { share }, None, true)?;
             } else if let Some(share) = self.unpacked_share()?.filter(|share| *share >= least) {
@@ -344,7 +344,7 @@ impl Worker {
             throttle: Some(Arc::clone(&self.throttle)),
             ..CompactOptions::default()
         };
-        let done = compact(&self.dir, &selector, &options, self.clock.now(), &mut |_, _| {})?;
+        let done = compact(&self.dir, &selector, &options, self.clock.date(), &mut |_, _| {})?;
         (self.on_event)(MaintenanceEvent::CompactionFinished { cause, done, took: begun.elapsed() });
         Ok(())
     }

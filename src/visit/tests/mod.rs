@@ -1,6 +1,8 @@
 //! The visit against scripts: the effect of each result, the records, the returned claims, and any interleaving of many
 //! visits of one host.
 
+#[cfg(feature = "journal")]
+mod clock_steps;
 #[cfg(test)]
 pub(crate) mod pace;
 mod redirects;
@@ -19,6 +21,7 @@ use fetchwise_types::attempt::{Arm, Attempt, Tag};
 use fetchwise_types::fetch_result::{Block, FetchResult, Outcome, ShortPage};
 use fetchwise_types::heuristic::Heuristic;
 use fetchwise_types::registry::FetcherSpec;
+use fetchwise_types::response::Header;
 use fetchwise_types::time::Clock;
 
 const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
@@ -117,6 +120,20 @@ fn ended(step: Step<Arc<Selector>>) -> VisitOutcome {
     match step {
         Step::End(end) => end.how,
         other => panic!("not an end: {other:?}"),
+    }
+}
+
+#[test]
+fn a_date_in_a_header_counts_by_the_date_of_the_clock() {
+    for step_ms in [-86_400_000, 86_400_000] {
+        let world = World::new();
+        world.clock.set_date(BEGIN.moved_by(step_ms));
+        let ends = world.clock.date().saturating_add(Duration::from_secs(120)).as_millis();
+        let ends = std::time::UNIX_EPOCH + Duration::from_millis(ends.cast_unsigned());
+        let mut limited = FetchResult::from(Outcome::Http(429)).with_status(429);
+        limited.headers = vec![Header::new("Retry-After", httpdate::fmt_http_date(ends))];
+        world.run("/a", &[limited]);
+        assert_eq!(world.selector.host_pause("e.org"), Some(BEGIN.saturating_add(Duration::from_secs(120))));
     }
 }
 

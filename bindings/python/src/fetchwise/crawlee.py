@@ -82,8 +82,8 @@ class Predictor(RenderingTypePredictor):
         self.detector: Detector = detector or Detector()
         self.static: str = static
         self.browser: str = browser
-        # The decision and start time of each request in progress, for the record of its result.
-        self._under_way: dict[str, tuple[Decision, float]] = {}
+        # The decision of each request in progress, and its start as a date and by a clock that nobody sets.
+        self._under_way: dict[str, tuple[Decision, float, float]] = {}
 
     def predict(self, request: Request) -> RenderingTypePrediction:
         """Returns the first way of fetching, never both: an exploration is one request without a browser, and is
@@ -93,7 +93,7 @@ class Predictor(RenderingTypePredictor):
         if not decision:
             # Crawlee cannot express "not now"; it then proceeds by its own rules.
             decision = self.selector.select(request.url, wanted=self.browser, link=request.unique_key)
-        self._under_way[request.unique_key] = decision, time.time()
+        self._under_way[request.unique_key] = decision, time.time(), time.monotonic()
         kind: RenderingType = "static" if decision.fetcher == self.static else "client only"
         return RenderingTypePrediction(rendering_type=kind, detection_probability_recommendation=0.0)
 
@@ -147,8 +147,8 @@ class Predictor(RenderingTypePredictor):
                 return verdict
 
     def _record(self, request: Request, fetcher: str, verdict: Verdict) -> None:
-        now = time.time()
-        decision, started = self._under_way.pop(request.unique_key, (None, now))
+        now = time.monotonic()
+        decision, at, started = self._under_way.pop(request.unique_key, (None, time.time(), now))
         if decision is None or decision.fetcher != fetcher:
             # The browser was used because the plain request had delivered nothing.
             hint = None if decision is None and fetcher == self.static else "empty"
@@ -157,7 +157,7 @@ class Predictor(RenderingTypePredictor):
                 return
         spent = max(0, int((now - started) * 1000))
         attempt = Attempt.from_response(
-            decision, url=request.url, verdict=verdict, duration_ms=spent, at=started, link=request.unique_key
+            decision, url=request.url, verdict=verdict, duration_ms=spent, at=at, link=request.unique_key
         )
         self.selector.record(attempt)
 
@@ -166,11 +166,11 @@ class Predictor(RenderingTypePredictor):
         known = self._under_way.pop(context.request.unique_key, None)
         if known is None or isinstance(error, NoContent):
             return
-        decision, started = known
+        decision, at, started = known
         fetcher = decision.fetcher or self.static
         status = getattr(error, "status_code", None)
-        spent = max(0, int((time.time() - started) * 1000))
-        attempt = Attempt(context.request.url, fetcher, status=status, duration_ms=spent, at=started)
+        spent = max(0, int((time.monotonic() - started) * 1000))
+        attempt = Attempt(context.request.url, fetcher, status=status, duration_ms=spent, at=at)
         if isinstance(status, int):
             verdict = self.detector.classify(b"", url=context.request.url, status=status)
             kind = verdict.error_for(fetcher) or "empty_content"

@@ -162,7 +162,7 @@ impl Settings {
         let mut show = |_, progress| bar.show("taking a snapshot", progress);
         let snapshot = self
             .empty_selector()
-            .and_then(|blank| Ok(journal::maintenance::snapshot(dir, &blank, self.clock.now(), &mut show)?));
+            .and_then(|blank| Ok(journal::maintenance::snapshot(dir, &blank, self.clock.date(), &mut show)?));
         drop(bar);
         if let Err(failure) = snapshot {
             note(format_args!("fetchwise: warning: cannot take a snapshot: {failure}"));
@@ -172,7 +172,7 @@ impl Settings {
     /// Returns a selector without evidence, for maintenance. It keeps every key, because its evidence goes into a
     /// snapshot.
     pub(crate) fn empty_selector(&self) -> Result<Selector, Failure> {
-        let builder = self.config.selector_with_built_in().around(self.clock.now()).max_keys(None);
+        let builder = self.config.selector_with_built_in().around(self.clock.date()).max_keys(None);
         let selector = builder.build().map_err(Failure::usage)?;
         register(&selector, &identity::registrations(self)?);
         Ok(selector)
@@ -185,7 +185,7 @@ impl Settings {
         let (config, clock) = (self.config.clone(), Arc::clone(&self.clock));
         let registrations = identity::registrations(self).unwrap_or_default();
         move || {
-            let selector = config.selector_with_built_in().around(clock.now()).max_keys(None).build()?;
+            let selector = config.selector_with_built_in().around(clock.date()).max_keys(None).build()?;
             register(&selector, &registrations);
             Ok(selector)
         }

@@ -34,9 +34,9 @@ pub(crate) fn took(span: Duration) -> String {
     }
 }
 
-/// Returns a time in UTC to the second.
+/// Returns the date of a time, in UTC to the second.
 pub(crate) fn clock_time(at: Timestamp) -> String {
-    let text = rfc3339::format(at);
+    let text = rfc3339::format_time(at);
     text.split_once('.').map_or_else(|| text.clone(), |(whole, _)| format!("{whole}Z"))
 }
 

@@ -10,9 +10,13 @@
 
 use std::collections::BTreeMap;
 #[cfg(feature = "identity")]
+use std::net::IpAddr;
+#[cfg(feature = "identity")]
 use std::num::NonZeroUsize;
 #[cfg(feature = "identity")]
 use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(feature = "identity")]
+use std::time::Duration;
 
 use http::StatusCode;
 #[cfg(feature = "identity")]
@@ -23,7 +27,7 @@ use lru::LruCache;
 use url::Url;
 
 #[cfg(feature = "identity")]
-use fetchwise_identity::{NotSigned, SignatureRequest, SignedHeaders, Signer, ToSign};
+use fetchwise_identity::{NotSigned, ServerDate, SignatureRequest, SignedHeaders, Signer, ToSign};
 #[cfg(feature = "identity")]
 use fetchwise_types::time::Timestamp;
 
@@ -32,9 +36,9 @@ pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("signature");
 /// Header by which a server asks for a signature.
 #[cfg(feature = "identity")]
 const ACCEPT_SIGNATURE: HeaderName = HeaderName::from_static("accept-signature");
-/// Time in seconds for which a host that refused a second signature gets no further one.
+/// Time for which a host that refused a second signature gets no further one.
 #[cfg(feature = "identity")]
-const IN_VAIN_FOR: i64 = 3600;
+const IN_VAIN_FOR: Duration = Duration::from_secs(3600);
 /// Largest number of such hosts that are kept; beyond it, the least recently asked ones cost one request each.
 #[cfg(feature = "identity")]
 const MAX_HOSTS: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
@@ -52,8 +56,7 @@ pub struct RequestSigner {
 #[cfg(feature = "identity")]
 #[derive(Clone, Copy, Debug)]
 struct SecondRefusal {
-    /// Its time, in seconds.
-    at: i64,
+    at: Timestamp,
     /// Whether it asks for a signature again.
     asks: bool,
 }
@@ -150,7 +153,7 @@ impl RequestSigner {
     }
 
     /// Notes the response to a request: whose verifier reads it, and its clock.
-    pub(super) fn observe(&self, url: &Url, headers: &HeaderMap) {
+    pub(super) fn observe(&self, url: &Url, peer: Option<IpAddr>, headers: &HeaderMap) {
         if !self.signer.may_sign(url) {
             return;
         }
@@ -160,6 +163,7 @@ impl RequestSigner {
         let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
         let date = date.and_then(|date| date.duration_since(std::time::UNIX_EPOCH).ok());
         let date = date.and_then(|date| i64::try_from(date.as_secs()).ok());
+        let date = date.map(|date| ServerDate { date, peer });
         self.signer.observe(url, names, date, unix_seconds());
     }
 
@@ -198,7 +202,7 @@ impl RequestSigner {
             in_vain.pop(authority(url));
             return;
         }
-        let refusal = SecondRefusal { at: unix_seconds(), asks: headers.contains_key(ACCEPT_SIGNATURE) };
+        let refusal = SecondRefusal { at: Timestamp::now(), asks: headers.contains_key(ACCEPT_SIGNATURE) };
         in_vain.put(authority(url).to_owned(), refusal);
     }
 
@@ -218,7 +222,7 @@ impl RequestSigner {
     fn second_refusal(&self, url: &Url) -> Option<SecondRefusal> {
         let mut in_vain = self.in_vain.lock().unwrap_or_else(PoisonError::into_inner);
         let refusal = in_vain.get(authority(url)).copied()?;
-        (unix_seconds().saturating_sub(refusal.at) < IN_VAIN_FOR).then_some(refusal)
+        (Timestamp::now().since(refusal.at) < IN_VAIN_FOR).then_some(refusal)
     }
 }
 
@@ -249,7 +253,7 @@ impl RequestSigner {
         match self.0 {}
     }
 
-    pub(super) fn observe(&self, _: &Url, _: &HeaderMap) {
+    pub(super) fn observe(&self, _: &Url, _: Option<IpAddr>, _: &HeaderMap) {
         match self.0 {}
     }
 
@@ -285,5 +289,5 @@ fn authority(url: &Url) -> &str {
 
 #[cfg(feature = "identity")]
 fn unix_seconds() -> i64 {
-    Timestamp::now().as_millis().div_euclid(1000)
+    Timestamp::date().as_millis().div_euclid(1000)
 }

@@ -306,7 +306,11 @@ impl Driver {
         let Some((by, domain)) = state_machine::parse_key(&self.shared.egress, &change.key) else { return false };
         let action = match change.cell {
             Some(cell) => match HostState::decode(&cell.value) {
-                Some(state) => self.shared.view().apply_statement(domain, by, state, (cell.at, cell.revision), now),
+                Some(state) => {
+                    let to_time_ms = self.selector.clock().ahead_ms().saturating_neg();
+                    let (state, stored) = (state.moved_by(to_time_ms), cell.at.moved_by(to_time_ms));
+                    self.shared.view().apply_statement(domain, by, state, (stored, cell.revision), now)
+                }
                 // Not a statement of the node. It may have taken the place of one, which still counts here.
                 None => return false,
             },
@@ -371,7 +375,8 @@ impl Driver {
     /// Writes this node's statement about a host. Returns its revision; none without a response.
     async fn write(&self, domain: &str, state: HostState) -> Option<u64> {
         let key = state_machine::key(self.shared.own, &self.shared.egress, domain);
-        let written = self.transport.cells().put(Table::Hosts, &key, state.encode().into()).await;
+        let dated = state.moved_by(self.selector.clock().ahead_ms());
+        let written = self.transport.cells().put(Table::Hosts, &key, dated.encode().into()).await;
         self.shared.view().record_response(written.is_ok(), self.selector.now());
         if written.is_ok() && state.phase == Phase::Paused {
             self.shared.counts().sent += 1;

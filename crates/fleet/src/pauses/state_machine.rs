@@ -83,6 +83,12 @@ impl HostState {
         Self { phase: Phase::Fine, until: at.saturating_add(MAX_TRIAL), at, level: 0 }
     }
 
+    /// Returns the state with its times moved by `ms`: statements have dates, and a node has times.
+    #[must_use]
+    pub fn moved_by(self, ms: i64) -> Self {
+        Self { until: self.until.moved_by(ms), at: self.at.moved_by(ms), ..self }
+    }
+
     /// Encodes the state as JSON, with times in milliseconds.
     pub fn encode(&self) -> Vec<u8> {
         let wire =

@@ -133,14 +133,17 @@ impl PeerStore {
 
     /// Passes the current states of these links to visits.
     fn pass_link_states(&self, links: &[u64]) {
-        links
-            .iter()
-            .for_each(|link| self.selector.set_remote_link_state(*link, self.states.links.state(*link, &self.egress)));
+        // The states have dates.
+        let to_time_ms = self.selector.clock().ahead_ms().saturating_neg();
+        for link in links {
+            let state = self.states.links.state(*link, &self.egress).map(|state| state.moved_by(to_time_ms));
+            self.selector.set_remote_link_state(*link, state);
+        }
     }
 
     /// Removes expired link states from time to time.
     pub(crate) fn drop_expired_links(&mut self) {
-        let now = self.selector.now();
+        let now = self.selector.clock().date();
         if now >= self.sweep_at {
             self.sweep_at = now.saturating_add(EXPIRY_INTERVAL);
             let gone = self.states.links.drop_expired(now);

@@ -21,7 +21,8 @@ const MAX_GAP: Duration = Duration::from_secs(60);
 pub(super) fn paces(selector: &Selector, site: &str, hosts: &BTreeSet<Box<str>>) -> Vec<HandedPace> {
     let Some(pace) = selector.pace() else { return Vec::new() };
     let of = |level, name: &str| {
-        let PaceState(bytes) = pace.state(level, name)?;
+        // Another node has other times: it gets dates.
+        let PaceState(bytes) = pace.state(level, name)?.moved_by(selector.clock().ahead_ms());
         let mut state = String::with_capacity(2 * bytes.len());
         for byte in bytes {
             // Writing to a string does not fail.
@@ -35,9 +36,9 @@ pub(super) fn paces(selector: &Selector, site: &str, hosts: &BTreeSet<Box<str>>)
 /// Restores handed paces. Returns the time for which the hosts of the site are not asked.
 pub(super) fn restore(selector: &Selector, site: &str, paces: &[HandedPace]) -> Duration {
     let (Some(pace), now) = (selector.pace(), selector.now()) else { return Duration::ZERO };
-    let mut gap = Duration::ZERO;
+    let (mut gap, to_time_ms) = (Duration::ZERO, selector.clock().ahead_ms().saturating_neg());
     for handed in paces {
-        let Some(state) = parse(&handed.state) else { continue };
+        let Some(state) = parse(&handed.state).map(|state| state.moved_by(to_time_ms)) else { continue };
         match handed.is_site {
             true if handed.name == site => pace.restore(Level::Site, site, &state, now),
             false if fetchwise::heuristic::url::site_of(&handed.name) == site => {

@@ -121,14 +121,14 @@ impl Publisher {
 
     /// Returns the time by the broker's clock, as far as it is known.
     pub(crate) fn now(&self) -> Timestamp {
-        let now = self.selector.now().as_millis();
+        let now = self.selector.clock().date().as_millis();
         Timestamp::from_millis(now.saturating_sub(self.clock_ahead_ms.unwrap_or(0)))
     }
 
     /// Reads the broker's clock.
     pub(crate) async fn read_clock(&mut self) -> Result<(), FleetError> {
         if let Some(theirs) = self.transport.now().await? {
-            let ours = self.selector.now();
+            let ours = self.selector.clock().date();
             self.clock_ahead_ms = Some(ours.as_millis().saturating_sub(theirs.as_millis()));
             self.clock_seen = Some((ours, Instant::now()));
         }
@@ -139,7 +139,7 @@ impl Publisher {
     /// would pass for the present.
     async fn check_clock_jump(&mut self) -> Result<(), FleetError> {
         let Some((at, seen)) = self.clock_seen else { return Ok(()) };
-        let (goes, went) = (self.selector.now().as_millis().saturating_sub(at.as_millis()), seen.elapsed());
+        let (goes, went) = (self.selector.clock().date().as_millis().saturating_sub(at.as_millis()), seen.elapsed());
         if goes.abs_diff(i64::try_from(went.as_millis()).unwrap_or(i64::MAX)) > CLOCK_JUMP.as_millis() as u64 {
             self.read_clock().await?;
         }

@@ -30,6 +30,28 @@ async fn paused_by(nodes: &[(NodeId, Sharer)], by: usize, host: &str) {
     until("a pause at all", || nodes.iter().all(|(_, node)| node.selector.host_pause(host).is_some())).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_clock_was_put_right_shares_pauses_of_the_right_length() {
+    // The first node began with a clock that was an hour ahead.
+    let clocks =
+        [Duration::from_secs(3600), Duration::ZERO].map(|ahead| Arc::new(Clock::fixed(NOW.saturating_add(ahead))));
+    clocks[0].set_date(NOW);
+    let broker = InProcessBroker::new(Arc::clone(&clocks[1]), 7);
+    let node = |clock| {
+        let own = NodeId::random();
+        (own, sharer(Arc::new(broker.node(own)), own, clock, ""))
+    };
+    let nodes: Vec<_> = clocks.iter().map(node).collect();
+    for (by, host) in ["first.org", "second.org"].into_iter().enumerate() {
+        paused_by(&nodes, by, host).await;
+        let rests = nodes
+            .iter()
+            .zip(&clocks)
+            .map(|((_, node), clock)| node.selector.host_pause(host).map(|until| until.since(clock.now())));
+        assert_eq!(rests.collect::<Vec<_>>(), [Some(PAUSE); 2], "{host}");
+    }
+}
+
 /// Returns the numbers of trials that were won, and of those that were made without the broker.
 fn trials(nodes: &[(NodeId, Sharer)]) -> (u64, u64) {
     let counts = nodes.iter().map(|(_, node)| node.hosts.counts());

@@ -165,6 +165,19 @@ impl PersistedState {
         }
     }
 
+    /// Returns this state with all its times moved by `ms`.
+    pub(crate) fn moved_by(mut self, ms: i64) -> Self {
+        for at_s in [&mut self.limit_hit_at, &mut self.hold_until, &mut self.probe_at] {
+            // Zero stands for none.
+            if *at_s != 0 {
+                *at_s = u32::try_from(i64::from(*at_s).saturating_add(ms.div_euclid(1000)).max(1)).unwrap_or(u32::MAX);
+            }
+        }
+        let day = i64::from(self.last_request_day).saturating_add(ms.div_euclid(86_400_000));
+        self.last_request_day = u16::try_from(day.max(0)).unwrap_or(u16::MAX);
+        self
+    }
+
     fn set(&mut self, flag: u8, on: bool) {
         self.flags = if on { self.flags | flag } else { self.flags & !flag };
     }

@@ -52,7 +52,8 @@ impl<'a> DecisionJson<'a> {
             Decision::Selected(take) => Self::of_take(url, selector, mode, &take),
             Decision::Paused { until, .. } => {
                 let (label, rule) = (Source::Paused.name(), Rule::Paused.name());
-                Self { paused_until: Some(rfc3339::format(until)), ..Self::without_fetcher(url, mode, label, rule) }
+                let until = rfc3339::format(selector.clock().date_of(until));
+                Self { paused_until: Some(until), ..Self::without_fetcher(url, mode, label, rule) }
             }
             Decision::GiveUp => Self::without_fetcher(url, mode, "none", "none"),
             Decision::NoViableFetcher => Self::without_fetcher(url, mode, "none", NO_VIABLE_FETCHER),

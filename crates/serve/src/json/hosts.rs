@@ -25,7 +25,7 @@ impl<'a> HostJson<'a> {
     pub fn new(host: &'a str, paused: Option<&PausedHost>, pace: Option<&PaceExplanation>, now: Timestamp) -> Self {
         Self {
             host,
-            paused_until: paused.map(|of| rfc3339::format(of.paused_until)),
+            paused_until: paused.map(|of| rfc3339::format_time(of.paused_until)),
             paused_for_s: paused.map(|of| of.paused_until.since(now).as_secs_f64()),
             times_paused: paused.map(|of| of.times),
             pace: pace.map(PaceJson::from),

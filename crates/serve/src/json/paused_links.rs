@@ -32,13 +32,13 @@ impl<'a> LinkJson<'a> {
         Self {
             link: &of.link,
             domain: of.domain.as_deref(),
-            paused_until: paused_until.map(rfc3339::format),
+            paused_until: paused_until.map(rfc3339::format_time),
             paused_for_s: paused_until.map(|until| until.since(now).as_secs_f64()),
             risk_level: of.state.risk_level,
             attempts: of.state.attempt_count,
-            last_attempt_at: of.state.last_attempt_at.map(rfc3339::format),
+            last_attempt_at: of.state.last_attempt_at.map(rfc3339::format_time),
             reason: of.reason().name(),
-            host_paused_until: host_pause.map(rfc3339::format),
+            host_paused_until: host_pause.map(rfc3339::format_time),
         }
     }
 }

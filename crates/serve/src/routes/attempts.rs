@@ -87,7 +87,7 @@ pub(super) fn known_domain(state: &State, text: &str) -> Result<String, Problem>
 
 impl AttemptsRequest {
     fn read(asked: AttemptsQuery, state: &State) -> Result<Self, Problem> {
-        let now = state.selector.now();
+        let now = state.selector.clock().date();
         let mut query = AttemptQuery::default();
         let given = |text: Option<String>| text.filter(|text| !text.is_empty());
         if let Some(url) = given(asked.url) {

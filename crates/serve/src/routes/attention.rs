@@ -57,7 +57,7 @@ pub(super) fn find(state: &State, log: &LogJson, now: Timestamp) -> AttentionJso
     let mut lookups = 0;
     items.extend(paused.into_iter().take(LISTED).map(|of| AttentionItem::Paused {
         cause: cause(state, (&of.domain, of.paused_until), now, &mut lookups),
-        until: rfc3339::format(of.paused_until),
+        until: rfc3339::format_time(of.paused_until),
         times_paused: of.times,
         host: of.domain,
     }));
@@ -73,7 +73,9 @@ type Failing = (String, Recent, Option<f64>);
 fn failing_and_recent(state: &State, is_paused: &dyn Fn(&str) -> bool, now: Timestamp) -> (Vec<Failing>, Vec<String>) {
     state.attempts.with_domains(|stats, series| {
         let (mut failing, mut hosts) = (Vec::new(), Vec::new());
-        for (host, recent) in series.recent_hosts(now).filter(|(host, _)| !is_paused(host)) {
+        for (host, recent) in
+            series.recent_hosts(state.selector.clock().date_of(now)).filter(|(host, _)| !is_paused(host))
+        {
             hosts.push(host.to_owned());
             let all = stats.row(host).map_or((0, 0), |row| (row.judged, row.delivered));
             let before = (all.0.saturating_sub(recent.judged), all.1.saturating_sub(recent.delivered));
@@ -138,7 +140,7 @@ fn newest_block(state: &State, host: &str, now: Timestamp) -> Option<PauseCause>
     let mut query = AttemptQuery::default();
     query.domain = Some(host.to_owned());
     query.ended = Some(OutcomeFilter::Blocked);
-    query.since = Some(Timestamp::from_millis(now.as_millis().saturating_sub(CAUSE_DAYS_MS)));
+    query.since = Some(state.selector.clock().date_of(now).moved_by(-CAUSE_DAYS_MS));
     // A log that cannot be read is reported by other parts of the page.
     let page = page(state, &query, Order::NewestFirst, 1).ok()?;
     page.attempts.first().map(|(_, attempt)| of_attempt(attempt))

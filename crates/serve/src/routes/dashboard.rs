@@ -132,23 +132,24 @@ pub(super) fn request_cost(state: &State, name: &str) -> f64 {
 
 fn board(state: &State, wanted: &DashboardRequest) -> Response {
     let now = state.selector.now();
+    let date = state.selector.clock().date_of(now);
     let cost = |name: &str| request_cost(state, name);
     let log = log(state);
     let complete = state.attempts.is_scanned();
     let all = state.attempts.stats(By::All);
     let fetchers = state.attempts.stats(By::Fetcher).rows();
     let browser = all.browser_cost();
-    let (total, matching, domains) = domains(state, wanted, now);
+    let (total, matching, domains) = domains(state, wanted, date);
     let (shown, names, busy) = state.attempts.with_series(|series| {
         let names: Vec<String> = series.fetchers().map(str::to_owned).collect();
-        (series.fitted_window(wanted.range, now), names, series.busy(BUSY, now))
+        (series.fitted_window(wanted.range, date), names, series.busy(BUSY, date))
     });
     let names: Vec<(String, f64)> = names.into_iter().map(|name| (name.clone(), cost(&name))).collect();
     let heuristics = state.dashboard.heuristics(|| state.attempts.with_series(|series| series.heuristics(HEURISTICS)));
     let nothing = Row::default();
     let pace = |host: &str| state.selector.pace().and_then(|pace| pace.explain(host, now));
     json_response::json(&BoardJson {
-        now: rfc3339::format(now),
+        now: rfc3339::format(date),
         started_at: rfc3339::format(state.dashboard.started_at),
         version: env!("CARGO_PKG_VERSION"),
         mode: state.selector.router().mode.name(),

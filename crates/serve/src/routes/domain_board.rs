@@ -45,24 +45,25 @@ async fn domain(Get(state): Shared, Query(asked): Query<DomainQuery>) -> Result<
 
 fn board(state: &State, domain: &str, range: Range) -> Result<Response, JournalError> {
     let now = state.selector.now();
-    let series = series(state, domain, range, now)?;
+    let date = state.selector.clock().date_of(now);
+    let series = series(state, domain, range, date)?;
     let names: Vec<(String, f64)> =
         series.fetchers().map(|name| (name.to_owned(), request_cost(state, name))).collect();
     let (row, fetcher, recent, browser) = state.attempts.with_domains(|stats, series| {
         let fetcher = stats.last_fetcher(domain).map(str::to_owned);
-        (stats.row(domain).copied().unwrap_or_default(), fetcher, series.recent(domain, now), stats.browser_cost())
+        (stats.row(domain).copied().unwrap_or_default(), fetcher, series.recent(domain, date), stats.browser_cost())
     });
     let paused = state.selector.paused_hosts(now).into_iter().find(|of| of.domain == domain);
     let pace = state.selector.pace().and_then(|pace| pace.explain(domain, now));
     Ok(json_response::json(&DomainBoardJson {
-        now: rfc3339::format(now),
+        now: rfc3339::format(date),
         domain,
         range: range.into(),
         row: StatsJson::new(domain, &row, browser, fetcher.as_deref()),
         recent,
         host: HostJson::new(domain, paused.as_ref(), pace.as_ref(), now),
         cause: cause_of(state, domain, now),
-        series: SeriesJson::new(&series.fitted_window(range, now), &names),
+        series: SeriesJson::new(&series.fitted_window(range, date), &names),
         browser_request_cost: browser,
     }))
 }

@@ -43,7 +43,7 @@ async fn forget(Get(state): Shared, Extension(client): Extension<Client>, body: 
         _ => return Err(wrong("nothing to forget: send a `domain` or a `link`")),
     };
     let place = state.reader.acquire().await.map_err(|_| Problem::internal("the server is stopping"))?;
-    let (own, wanted, at) = (Arc::clone(&state), target.clone(), state.selector.now());
+    let (own, wanted, at) = (Arc::clone(&state), target.clone(), state.selector.clock().date());
     let forgot = tokio::task::spawn_blocking(move || append_tombstone(&own, &wanted, at)).await;
     drop(place);
     let forgot = match forgot {

@@ -135,6 +135,6 @@ async fn unpaused(
     state.journal().settled().await.map_err(|error| {
         Problem::unavailable("log_degraded", format!("unpaused in memory but not in the log yet: {error}"))
     })?;
-    let (unpaused, was_paused_until) = (until.is_some(), until.map(rfc3339::format));
+    let (unpaused, was_paused_until) = (until.is_some(), until.map(rfc3339::format_time));
     Ok(json_response::json(&UnpausedJson::new(host, link, unpaused, was_paused_until)))
 }

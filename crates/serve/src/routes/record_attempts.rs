@@ -78,7 +78,7 @@ fn take(state: &State, body: &[u8]) -> Result<TakenJson, Problem> {
         if line.is_empty() {
             continue;
         }
-        let attempt = match read(line, now, cutoff) {
+        let attempt = match read(line, state.selector.clock().date_of(now), cutoff) {
             Ok(attempt) => attempt,
             Err(error) => {
                 taken.refuse(number as u64 + 1, &error);
@@ -118,12 +118,12 @@ enum Refusal {
     BeforeCutoff(Timestamp),
 }
 
-fn read(line: &[u8], now: Timestamp, cutoff: Option<Timestamp>) -> Result<Attempt, Refusal> {
+fn read(line: &[u8], date: Timestamp, cutoff: Option<Timestamp>) -> Result<Attempt, Refusal> {
     if line.len() > MAX_LINE_BYTES {
         return Err(Refusal::TooLong);
     }
     let text = std::str::from_utf8(line).map_err(Refusal::NotUtf8)?;
-    let (attempt, _) = from_json_line(text, now).map_err(Refusal::Invalid)?;
+    let (attempt, _) = from_json_line(text, date).map_err(Refusal::Invalid)?;
     let attempt = attempt.bounded().map_err(Refusal::Unrecordable)?.into_owned();
     match cutoff.filter(|cutoff| attempt.attempted_at < *cutoff) {
         Some(cutoff) => Err(Refusal::BeforeCutoff(cutoff)),

@@ -68,9 +68,9 @@ impl Report {
         if let Some(why) = self.unavailable.take() {
             return Ok(Some(ReportContent::Unavailable(why)));
         }
-        let now = state.selector.now();
+        let date = state.selector.clock().date();
         if let Some(name) = self.outcome.take() {
-            let answer = self.named(state, url, &name, now)?;
+            let answer = self.named(state, url, &name, date)?;
             return Ok(Some(ReportContent::Fetched(Box::new(answer))));
         }
         if self.status.is_none() {
@@ -79,12 +79,12 @@ impl Report {
                 false => Ok(None),
             };
         }
-        let answer = self.judged(state, url, now)?;
+        let answer = self.judged(state, url, date)?;
         Ok(Some(ReportContent::Fetched(Box::new(answer))))
     }
 
     /// Creates the result for an outcome by name.
-    fn named(mut self, state: &State, url: &Url, name: &str, now: Timestamp) -> Result<FetchResult, Problem> {
+    fn named(mut self, state: &State, url: &Url, name: &str, date: Timestamp) -> Result<FetchResult, Problem> {
         let outcome = match name {
             "content" => Outcome::Content,
             name => match ErrorKind::from_name(name) {
@@ -106,11 +106,11 @@ impl Report {
         }
         observe(state, answer.final_url.as_deref().unwrap_or(url), &headers);
         answer.headers = headers;
-        self.rest(answer, now)
+        self.rest(answer, date)
     }
 
     /// Creates the result for a response, which the detector judges.
-    fn judged(mut self, state: &State, url: &Url, now: Timestamp) -> Result<FetchResult, Problem> {
+    fn judged(mut self, state: &State, url: &Url, date: Timestamp) -> Result<FetchResult, Problem> {
         let Some(status) = self.status()? else { return Err(wrong("missing `status`: a response needs one")) };
         let mut given = self.given();
         let (headers, body) = (given.headers()?, given.bytes()?);
@@ -122,12 +122,12 @@ impl Report {
         if self.truncated {
             answer.outcome = answer.outcome.truncated();
         }
-        self.rest(answer, now)
+        self.rest(answer, date)
     }
 
-    fn rest(self, mut answer: FetchResult, now: Timestamp) -> Result<FetchResult, Problem> {
+    fn rest(self, mut answer: FetchResult, date: Timestamp) -> Result<FetchResult, Problem> {
         if let Some(value) = &self.retry_after {
-            answer.retry_after = asked(&value.0, now)?;
+            answer.retry_after = asked(&value.0, date)?;
         }
         answer.duration = milliseconds("duration_ms", self.duration_ms)?.or(answer.duration);
         answer.local_delay = milliseconds("local_delay_ms", self.local_delay_ms)?;
@@ -168,14 +168,14 @@ fn is_own(name: &str) -> bool {
 }
 
 /// Parses the pause that a site requests: seconds as a number or text, or a date.
-fn asked(value: &Value, now: Timestamp) -> Result<Option<Duration>, Problem> {
+fn asked(value: &Value, date: Timestamp) -> Result<Option<Duration>, Problem> {
     match value {
         Value::Null => Ok(None),
         Value::Number(seconds) => {
             let span = seconds.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
             span.map(Some).ok_or_else(|| wrong("`retry_after` must not be negative"))
         }
-        Value::String(text) => Ok(retry_after(text, now)),
+        Value::String(text) => Ok(retry_after(text, date)),
         _ => Err(wrong("`retry_after` must be seconds or the text of the header")),
     }
 }

@@ -74,11 +74,12 @@ impl<'a> VisitStepJson<'a> {
                 }
             }
             VisitState::Waits(wait) => {
-                StepJson::Wait { until: rfc3339::format(wait.until()), reason: wait.reason().to_string() }
+                let until = selector.clock().date_of(wait.until());
+                StepJson::Wait { until: rfc3339::format(until), reason: wait.reason().to_string() }
             }
             VisitState::Ended(end) => ended(end, selector),
             VisitState::Open => {
-                StepJson::Wait { until: rfc3339::format(selector.now()), reason: "local_fault".to_owned() }
+                StepJson::Wait { until: rfc3339::format(selector.clock().date()), reason: "local_fault".to_owned() }
             }
         };
         Self { visit: id, step }
@@ -99,7 +100,7 @@ fn ended<'a>(end: &'a End, selector: &'a Selector) -> StepJson<'a> {
     StepJson::End {
         end: name,
         error_type,
-        paused_until: end.paused_until.map(rfc3339::format),
+        paused_until: end.paused_until.map(|until| rfc3339::format(selector.clock().date_of(until))),
         fetcher: end.fetcher.map(|id| selector.fetcher_name(id)),
         source: end.source.map(fetchwise::decision::Source::name),
         confidence: end.fetcher.map(|_| end.confidence),

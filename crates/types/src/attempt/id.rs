@@ -25,7 +25,7 @@ pub fn new() -> Uuid {
     random[..8].copy_from_slice(&high);
     random[8..].copy_from_slice(&low[..2]);
     // A clock before 1970 is not worth an error: the random bits make ids unique.
-    let millis = u64::try_from(Timestamp::now().as_millis()).unwrap_or(0);
+    let millis = u64::try_from(Timestamp::date().as_millis()).unwrap_or(0);
     Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
 }
 
@@ -55,9 +55,9 @@ mod tests {
 
     #[test]
     fn an_id_is_a_uuid_of_version_7_and_of_now() {
-        let before = Timestamp::now().as_millis();
+        let before = Timestamp::date().as_millis();
         let id = new();
-        let after = Timestamp::now().as_millis();
+        let after = Timestamp::date().as_millis();
         assert_eq!((id.get_version(), id.get_variant()), (Some(Version::SortRand), Variant::RFC4122));
         let millis = (id.as_u128() >> 80) as i64;
         assert!((before..=after).contains(&millis), "{before} {millis} {after}");

@@ -173,7 +173,7 @@ impl From<Heuristic> for Tag {
 /// use fetchwise_types::time::Timestamp;
 ///
 /// let url = url::Url::parse("https://wikipedia.org/wiki/Rust").unwrap();
-/// let attempt = Attempt::new(&url, "playwright", Timestamp::now()).unwrap().delivered();
+/// let attempt = Attempt::new(&url, "playwright", Timestamp::date()).unwrap().delivered();
 /// assert!(attempt.success && attempt.weight == 1.0);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -320,7 +320,7 @@ impl Attempt {
     /// use fetchwise_types::time::Timestamp;
     ///
     /// let parse = |text| url::Url::parse(text).unwrap();
-    /// let attempt = Attempt::new(&parse("https://short.example/a1"), "direct_access", Timestamp::now()).unwrap();
+    /// let attempt = Attempt::new(&parse("https://short.example/a1"), "direct_access", Timestamp::date()).unwrap();
     /// let attempt = attempt.answered_by(&parse("https://news.example/politics/1.html")).unwrap();
     /// assert_eq!(attempt.url, "https://short.example/a1");
     /// assert_eq!(attempt.heuristic("domain"), Some("news.example"));

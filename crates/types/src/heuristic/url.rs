@@ -8,6 +8,7 @@
 use std::fmt;
 
 use fetchwise_public_suffix::registrable_domain;
+pub use fetchwise_public_suffix::{network_of, registered_domain};
 use url::{Host, Position, Url};
 
 use super::Heuristic;

@@ -84,7 +84,7 @@ impl<'a> ReportJson<'a> {
             bytes: report.bytes,
             duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
             file: report.file.as_deref(),
-            paused_until: report.paused_until.map(rfc3339::format),
+            paused_until: report.paused_until.map(rfc3339::format_time),
             not_modified: report.not_modified,
             record: report.record.as_deref(),
             consent: report.consent.as_ref().map(|consent| &*consent.terms),

@@ -27,7 +27,7 @@ pub(crate) fn publisher(settings: &Settings, pace: &PaceSettings) -> Result<Arc<
     let keys = source.load().map_err(|error| failure(settings, &error))?;
     Ok(Arc::new(PublishedAgent {
         authority: profile.agent.authority(),
-        ranges: profile.ranges(&rfc3339::format(settings.clock.now())),
+        ranges: profile.ranges(&rfc3339::format(settings.clock.date())),
         card: profile.card(),
         page: profile.page(),
         profile,
@@ -93,7 +93,7 @@ impl Publisher for PublishedAgent {
     }
 
     fn documents(&self) -> Vec<PublicDocument> {
-        let now = seconds(self.clock.now());
+        let now = seconds(self.clock.date());
         let keys = self.keys();
         let body = directory::body(&keys, now);
         let signed = directory::sign(&keys, &self.profile.agent.authority(), &body, now);
@@ -136,7 +136,7 @@ struct ServerSigner(Arc<Signer>);
 impl RequestSigner for ServerSigner {
     fn sign(&self, method: &str, url: &Url) -> Result<SignatureHeaders, Unsigned> {
         let request = ToSign { method, ..ToSign::get(url) };
-        let now = seconds(fetchwise::time::Timestamp::now());
+        let now = seconds(fetchwise::time::Timestamp::date());
         match self.0.sign(&request, now) {
             Ok(signed) => Ok(signed.iter().into_iter().map(|(name, value)| (name, value.to_owned())).collect()),
             Err(error @ (NotSigned::NotHttps | NotSigned::BadHeader)) => Err(Unsigned::Request(error.to_string())),
@@ -145,7 +145,7 @@ impl RequestSigner for ServerSigner {
     }
 
     fn observe(&self, url: &Url, headers: &[&str]) {
-        let now = seconds(fetchwise::time::Timestamp::now());
+        let now = seconds(fetchwise::time::Timestamp::date());
         // A client's dates say nothing about this machine's clock.
         self.0.observe(url, headers.iter().copied(), None, now);
     }

@@ -47,7 +47,7 @@ impl Identity {
             }
             return Ok(Self::default());
         }
-        let signer = signer_with(settings, Timestamp::now())?.on_warning(|text| note_labelled("warning", text));
+        let signer = signer_with(settings, Timestamp::date())?.on_warning(|text| note_labelled("warning", text));
         let profile = config.name.is_some().then(|| profile(settings)).transpose()?;
         let browser_scope = match config.browser_scope.unwrap_or_default() {
             SigningBrowserScope::Document => SignatureScope::Document,
@@ -70,7 +70,7 @@ impl Identity {
             return Err(Failure::usage("cannot sign requests of clients: identity.mode is \"never\"")
                 .advise("remove identity.mode from the config, or run without --sign"));
         }
-        let signer = signer_with(settings, Timestamp::now())?.on_warning(|text| note_labelled("warning", text));
+        let signer = signer_with(settings, Timestamp::date())?.on_warning(|text| note_labelled("warning", text));
         Ok(Self { signer: Some(Arc::new(signer)), ..Self::default() })
     }
 
@@ -110,7 +110,7 @@ impl Identity {
     /// Reads the keys again.
     pub(crate) fn reload(&self, settings: &Settings) -> Result<(), Failure> {
         match &self.signer {
-            Some(signer) => signer.reload(seconds(Timestamp::now())).map_err(|error| failure(settings, &error)),
+            Some(signer) => signer.reload(seconds(Timestamp::date())).map_err(|error| failure(settings, &error)),
             None => Ok(()),
         }
     }

@@ -297,7 +297,7 @@ impl Tab {
         let action = load.on(event, Instant::now());
         // Before the next request is signed: the response shows which form its host reads.
         if let (Some(signer), Some((url, headers))) = (&self.signer, load.take_response_head()) {
-            signer.observe(&url, &header_map(&headers));
+            signer.observe(&url, None, &header_map(&headers));
         }
         match action {
             Action::None => {}

@@ -358,7 +358,8 @@ impl HttpFetcher {
                     ConnectionCounters::record_response(&response);
                     if let Some(signer) = &self.signer {
                         let status = response.status();
-                        signer.observe(url, response.headers());
+                        let peer = response.extensions().get().map(|PeerAddress(address)| *address);
+                        signer.observe(url, peer, response.headers());
                         if second.is_some() {
                             signer.observe_second(url, status, response.headers());
                         } else if let Some(signature) = &signature {

@@ -219,7 +219,7 @@ impl Warc {
     fn info(&self, path: &Path) -> io::Result<Vec<u8>> {
         let info = format!("software: fetchwise/{}\r\nformat: WARC File Format 1.1\r\n", env!("CARGO_PKG_VERSION"));
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let head = Head { file: name, ..Head::new(Kind::Info, Timestamp::now()) };
+        let head = Head { file: name, ..Head::new(Kind::Info, Timestamp::date()) };
         self.encode_in_memory(&head, info.as_bytes())
     }
 

@@ -169,7 +169,7 @@ impl Consumer {
 
     /// Applies a delivery of the stream.
     pub(crate) async fn deliver(&mut self, delivery: Delivery) -> Result<(), FleetError> {
-        let now = self.selector.now();
+        let now = self.selector.clock().date();
         let (node_id, position, at, body) = match delivery {
             Delivery::Wiped(bounds) => {
                 self.counts.stream_resets += 1;
@@ -192,7 +192,7 @@ impl Consumer {
 
     /// Records that there is nothing to read up to this position.
     pub(crate) fn skip_to(&mut self, end: Position) -> Result<(), FleetError> {
-        let now = self.selector.now();
+        let now = self.selector.clock().date();
         self.peers_mut()?.passed(end, false, now)
     }
 
@@ -231,7 +231,7 @@ impl Consumer {
         at: Timestamp,
         body: &Bytes,
     ) -> Result<bool, FleetError> {
-        let now = self.selector.now();
+        let now = self.selector.clock().date();
         if !self.peers()?.states.is_accepted(node_id) {
             return Ok(false);
         }
@@ -260,7 +260,7 @@ impl Consumer {
         self.counts.forgotten += counted.forgotten;
         self.counts.record_delay(now.since(at).as_millis() as u64);
         if counted.learned > 0 {
-            self.count_remote_blocks(node_id, &batch, now);
+            self.count_remote_blocks(node_id, &batch);
         }
         if let Some(seen) = self.seen.get_mut(&node_id) {
             seen.rejected = None;
@@ -270,15 +270,15 @@ impl Consumer {
 
     /// Counts blocks of nodes in the same egress group for host pauses, as if they were this node's own. All blocks of a
     /// node at a host count as one link: a node that meets more pauses the host itself, within its quota of pauses.
-    fn count_remote_blocks(&self, node_id: NodeId, batch: &Batch, now: Timestamp) {
+    fn count_remote_blocks(&self, node_id: NodeId, batch: &Batch) {
         let heartbeat = self.seen.get(&node_id).and_then(|seen| seen.heartbeat.as_ref());
         if heartbeat.is_none_or(|heartbeat| heartbeat.egress != self.options.egress_group) {
             return;
         }
-        let link = xxh3_64(node_id.as_bytes());
+        let (link, clock, now) = (xxh3_64(node_id.as_bytes()), self.selector.clock(), self.selector.now());
         batch.each(|_, fact, _| {
             if let Some(domain) = fact.domain().filter(|_| fact.is_banned) {
-                self.selector.observe_remote_block(domain, link, fact.at, now);
+                self.selector.observe_remote_block(domain, link, clock.time_of(fact.at), now);
             }
         });
     }
@@ -315,7 +315,7 @@ impl Consumer {
 
     async fn check_exclusions(&mut self) -> Result<(), FleetError> {
         let cells = self.transport.cells().list(Table::Excluded).await?;
-        let now = self.selector.now();
+        let now = self.selector.clock().date();
         let held = &self.peers()?.states.peers;
         let is_excluded = |node_id: &NodeId| held.get(node_id).is_some_and(|peer| peer.is_excluded);
         // A response of the broker excludes nobody, and does not end an exclusion in whose place it was stored.
@@ -343,7 +343,7 @@ impl Consumer {
 
     /// Includes a node again that was excluded or set aside.
     pub(crate) async fn include(&mut self, node_id: NodeId) -> Result<(), FleetError> {
-        let now = self.selector.now();
+        let now = self.selector.clock().date();
         self.with_peers(move |peers| peers.include(node_id, now)).await?;
         self.rebalance.queue(node_id);
         (self.is_starting, self.must_reopen) = (true, true);
@@ -367,7 +367,8 @@ impl Consumer {
         let stone = Tombstone { target: TombstoneTarget::Domain(domain.clone()), at: until };
         let seq = self.journal.append_tombstone(&stone)?.seq().unwrap_or(u64::MAX);
         synced(self.journal.flush()).await?;
-        let (journal, selector, now) = (Arc::clone(&self.journal), Arc::clone(&self.selector), self.selector.now());
+        let (journal, selector, now) =
+            (Arc::clone(&self.journal), Arc::clone(&self.selector), self.selector.clock().date());
         self.with_peers(move |peers| {
             retract_domain(journal.dir(), &selector, &domain, seq)?;
             peers.forget(&domain, until, now)

@@ -130,7 +130,7 @@ impl Consumer {
 
     /// Closes a node after a long absence, and reopens one that is back.
     fn close_if_gone(&mut self, node_id: NodeId) -> Result<(), FleetError> {
-        let now = self.selector.now();
+        let now = self.selector.clock().date();
         let peer = self.states().and_then(|states| states.peers.get(&node_id));
         let is_present = self.is_present(node_id);
         if is_present && peer.is_some_and(|peer| peer.is_closed) {

@@ -70,7 +70,7 @@ impl Consumer {
     /// Returns whether a message with known attempts only has a newer link state that may still matter. The check
     /// counts against the node's limit.
     pub(super) fn has_newer_links(&mut self, node_id: NodeId, header: &Header, at: Timestamp, body: &Bytes) -> bool {
-        if self.selector.now().since(at) > DAY || self.exhausted_limit(node_id, at).is_some() {
+        if self.selector.clock().date().since(at) > DAY || self.exhausted_limit(node_id, at).is_some() {
             return false;
         }
         self.charge(node_id, header.count as usize, 0);
@@ -113,7 +113,7 @@ impl Consumer {
         if waiting.is_empty() {
             return Ok(());
         }
-        let now = self.transport.now().await?.unwrap_or_else(|| self.selector.now());
+        let now = self.transport.now().await?.unwrap_or_else(|| self.selector.clock().date());
         for node_id in waiting {
             let is_accepted = self.peers()?.states.is_accepted(node_id);
             while !is_accepted || self.exhausted_limit(node_id, now).is_none() {

@@ -99,7 +99,7 @@ impl Consumer {
         let behind = head.behind();
         let from = if behind.incarnation == 0 { behind } else { Position { seq: behind.seq + 1, ..behind } };
         let said: Vec<Bytes> = self.transport.published_by(node_id, from).await?;
-        let (nodes, own, now) = (self.owners(), self.own, self.selector.now());
+        let (nodes, own, now) = (self.owners(), self.own, self.selector.clock().date());
         let taken = self
             .with_peers(move |peers| {
                 let mine = |site: u64| owner_of_hash(site, &nodes) == Some(own);
@@ -140,7 +140,7 @@ impl Consumer {
         if self.knows_own_past() {
             return Ok(());
         }
-        let (own, now) = (self.own, self.selector.now());
+        let (own, now) = (self.own, self.selector.clock().date());
         let said: Vec<Bytes> = self.transport.published_by(own, Position::default()).await?;
         let learned = self
             .with_peers(move |peers| {

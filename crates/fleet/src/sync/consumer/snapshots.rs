@@ -74,7 +74,7 @@ impl Consumer {
             return Ok(false);
         }
         let Some(bytes) = self.transport.blobs().get(&info.name, MAX_EVIDENCE_BYTES).await? else { return Ok(false) };
-        let (now, is_present) = (self.selector.now(), self.is_present(node_id));
+        let (now, is_present) = (self.selector.clock().date(), self.is_present(node_id));
         let (half_life_ms, brokers_now) = (self.selector.half_life_ms(), self.transport.now().await?);
         let taken = self
             .with_peers(move |peers| {

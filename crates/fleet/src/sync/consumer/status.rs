@@ -25,7 +25,7 @@ impl Consumer {
 
     /// Returns the time by this node's clock, and its id.
     pub(crate) fn own_time(&self) -> (Timestamp, NodeId) {
-        (self.selector.now(), self.own)
+        (self.selector.clock().date(), self.own)
     }
 
     /// Returns the nodes that own sites.
@@ -44,7 +44,7 @@ impl Consumer {
 
     /// Returns the number of links with a state from peers, and how many of them are paused here.
     pub(crate) fn links(&self) -> (u64, u64) {
-        let now = self.selector.now();
+        let now = self.selector.clock().date();
         self.states().map_or((0, 0), |states| states.links.counts(&self.options.egress_group, now))
     }
 
