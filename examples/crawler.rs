@@ -155,7 +155,6 @@ impl Crawler {
                     let _ = tokio::time::timeout(left, wait.notified()).await;
                 }
                 Step::End(end) => return page.filter(|_| end.is_delivered()),
-                _ => return None,
             }
         }
     }

@@ -281,3 +281,4 @@ impl Selector {
         SelectorBuilder::default()
     }
 }
+            on_close: None,

@@ -17,6 +17,7 @@ use arrayvec::ArrayVec;
 use url::Url;
 
 use crate::backoff::{BackoffSettings, LinkState};
+use crate::error::Error;
 use crate::evidence::{Breaker, Entry, Evidence, Guard, ShownSignals, Weights, day_of};
 use crate::metrics::recorder::MetricsRecorder;
 use crate::policy::{Policy, View};
@@ -188,8 +189,13 @@ pub struct Selector {
 
 impl fmt::Debug for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Closes the store that the builder opened.
+    on_close: Option<OnClose>,
         let fetchers: Vec<&str> = self.registry.candidates().map(|(_, spec)| &*spec.name).collect();
         f.debug_struct("Selector")
+/// Closes a store, when nothing else holds it any more.
+type OnClose = Box<dyn FnOnce() -> Result<(), Error> + Send + Sync>;
+
             .field("fetchers", &fetchers)
             .field("policy", &self.policy.name())
             .field("keys", &self.key_count())
@@ -374,6 +380,46 @@ impl Selector {
     ///
     /// # Errors
     /// As [`Selector::select`].
+    /// Ends the session: writes what is left, with the learned paces of hosts, and closes the journal that the builder
+    /// opened. Dropping a selector does the same, and hides an error. A sink of your own stays open; this writes the
+    /// paces into their store, if they have one.
+    ///
+    /// A selector that tasks share is closed by the last of them: `Arc::into_inner(selector).map(Selector::close)`.
+    ///
+    /// # Errors
+    /// [`Error::Journal`] if something that was recorded may not outlive the process.
+    ///
+    /// ```
+    /// # #[cfg(feature = "journal")] {
+    /// use fetchwise::Selector;
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// let selector = Selector::builder().journal(dir).build()?;
+    /// selector.close()?;
+    /// # }
+    /// # Ok::<(), fetchwise::Error>(())
+    /// ```
+    pub fn close(mut self) -> Result<(), Error> {
+        self.end_session()
+    }
+
+    fn end_session(&mut self) -> Result<(), Error> {
+        if let Some(pace) = self.pace.take() {
+            pace.close(self.clock.now());
+        }
+        let Some(close) = self.on_close.take() else { return Ok(()) };
+        // The store is closed when its last owner lets go of it.
+        self.sink = None;
+        close()
+    }
+
+    /// Sets what closes the store that the selector has opened.
+    #[cfg(any(feature = "journal", test))]
+    pub(crate) fn set_on_close(&mut self, close: impl FnOnce() -> Result<(), Error> + Send + Sync + 'static) {
+        self.on_close = Some(Box::new(close));
+    }
+
     pub fn heuristics(&self, url: &Url) -> Result<Vec<Heuristic>, UrlError> {
         let mut out = UrlFeatures::extract(url)?.heuristics();
         for extractor in &self.extractors {
@@ -644,6 +690,16 @@ fn selection(chosen: &Scored<'_>, source: Source, rule: Rule, propensity: f64) -
     Selection {
         fetcher: chosen.id,
         source,
+impl Drop for Selector {
+    fn drop(&mut self) {
+        // Without its own store there is nothing to write: the caller closes what it has opened.
+        if self.on_close.is_some() {
+            // An error has nowhere to go: `close` returns it.
+            let _ = self.end_session();
+        }
+    }
+}
+
         rule,
         confidence: chosen.confidence(),
         sample_size: chosen.sample_size(),

@@ -24,7 +24,6 @@
 //!         Step::Fetch(fetch) => visit.report(fetch, Outcome::Content),
 //!         Step::Wait(wait) => wait.block(std::time::Duration::from_secs(1)),
 //!         Step::End(end) => break end,
-//!         _ => unreachable!("there are no other steps"),
 //!     }
 //! };
 //! assert!(end.is_delivered());

@@ -154,7 +154,6 @@ impl FetchwiseCrawler {
                 self.ended(url, failures, &end, now);
                 None
             }
-            _ => None,
         }
     }
 
