@@ -1,6 +1,6 @@
 //! A program that fetches with `reqwest`. It keeps its clients, cookies and proxies, and lets the visit choose between
 //! the clients. Two clients stand for a cheap and an expensive one; a browser or an unlocking service would be a third
-//! arm of `ask`.
+//! arm of `ask`. The visits keep a pace: each new host gets two requests per second, then as many as its responses allow.
 //!
 //! `cargo run --example reqwest --features pipeline`
 //!

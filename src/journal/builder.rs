@@ -23,7 +23,7 @@ impl SelectorBuilder {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let dir = dir.path();
     /// let url = url::Url::parse("https://example.org/").unwrap();
-    /// let selector = Selector::builder().journal(dir).build()?;
+    /// let selector = Selector::builder().journal(dir).without_pace().build()?;
     /// let mut visit = selector.visit(&url)?;
     /// while let Step::Fetch(fetch) = visit.next() {
     ///     visit.report(fetch, Outcome::Http(503));

@@ -102,6 +102,9 @@ pub struct VisitSettings {
     pub max_local_faults: u32,
     /// Whether another fetcher is tried after a block; if not, a block ends the visit at once.
     pub escalate_after_block: bool,
+    /// Longest wait for the pace of a host. A visit that would have to wait longer ends as paused, or with the failure
+    /// that it has. The default is two minutes. A pipeline has a separate limit (`wait_at_most`), which takes precedence.
+    pub max_pace_wait: Duration,
 }
 
 impl Default for VisitSettings {
@@ -114,6 +117,7 @@ impl Default for VisitSettings {
             max_timeouts: 2,
             max_local_faults: 6,
             escalate_after_block: true,
+            max_pace_wait: Duration::from_secs(120),
         }
     }
 }
@@ -185,17 +189,17 @@ pub struct Selector {
     state: Arc<State>,
     pace: Option<Box<Pace>>,
     after_refusal: AfterRefusal,
-}
-
-impl fmt::Debug for Selector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     /// Closes the store that the builder opened.
     on_close: Option<OnClose>,
-        let fetchers: Vec<&str> = self.registry.candidates().map(|(_, spec)| &*spec.name).collect();
-        f.debug_struct("Selector")
+}
+
 /// Closes a store, when nothing else holds it any more.
 type OnClose = Box<dyn FnOnce() -> Result<(), Error> + Send + Sync>;
 
+impl fmt::Debug for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fetchers: Vec<&str> = self.registry.candidates().map(|(_, spec)| &*spec.name).collect();
+        f.debug_struct("Selector")
             .field("fetchers", &fetchers)
             .field("policy", &self.policy.name())
             .field("keys", &self.key_count())
@@ -376,10 +380,6 @@ impl Selector {
         self.sink = Some(sink);
     }
 
-    /// Returns the heuristics that attempts at `url` are tagged with, custom ones included.
-    ///
-    /// # Errors
-    /// As [`Selector::select`].
     /// Ends the session: writes what is left, with the learned paces of hosts, and closes the journal that the builder
     /// opened. Dropping a selector does the same, and hides an error. A sink of your own stays open; this writes the
     /// paces into their store, if they have one.
@@ -420,6 +420,10 @@ impl Selector {
         self.on_close = Some(Box::new(close));
     }
 
+    /// Returns the heuristics that attempts at `url` are tagged with, custom ones included.
+    ///
+    /// # Errors
+    /// As [`Selector::select`].
     pub fn heuristics(&self, url: &Url) -> Result<Vec<Heuristic>, UrlError> {
         let mut out = UrlFeatures::extract(url)?.heuristics();
         for extractor in &self.extractors {
@@ -443,7 +447,7 @@ impl Selector {
         &self.clock
     }
 
-    /// Returns the paces of hosts that visits respect, if the builder was given one. Decisions do not read them.
+    /// Returns the paces of hosts that visits keep; `None` if the selector was built without. Decisions do not read them.
     pub fn pace(&self) -> Option<&Pace> {
         self.pace.as_deref()
     }
@@ -686,10 +690,6 @@ impl Selector {
     }
 }
 
-fn selection(chosen: &Scored<'_>, source: Source, rule: Rule, propensity: f64) -> Selection {
-    Selection {
-        fetcher: chosen.id,
-        source,
 impl Drop for Selector {
     fn drop(&mut self) {
         // Without its own store there is nothing to write: the caller closes what it has opened.
@@ -700,6 +700,10 @@ impl Drop for Selector {
     }
 }
 
+fn selection(chosen: &Scored<'_>, source: Source, rule: Rule, propensity: f64) -> Selection {
+    Selection {
+        fetcher: chosen.id,
+        source,
         rule,
         confidence: chosen.confidence(),
         sample_size: chosen.sample_size(),

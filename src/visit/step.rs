@@ -350,7 +350,8 @@ pub enum WaitScope {
     Link,
     /// Its whole host.
     Host,
-    /// The pace of its host: nothing is paused, and the driver did not want to wait for admission.
+    /// The pace of its host: nothing is paused, and the visit may not wait so long for admission, or its driver did not
+    /// want to.
     Pace,
 }
 
