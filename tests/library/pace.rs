@@ -184,7 +184,10 @@ fn a_blocked_thread_continues_at_the_end_of_its_wait() {
                     waits += 1;
                     wait.block(Duration::from_secs(86_400));
                 }
-                Step::End(end) => break assert!(end.is_delivered()),
+                Step::End(end) => {
+                    assert!(end.is_delivered());
+                    break;
+                }
             }
         }
     }
