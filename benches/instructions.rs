@@ -71,7 +71,7 @@ fn url(site: usize) -> Url {
 
 /// Returns a selector with evidence of [`DOMAINS`] domains, each by two fetchers.
 fn selector() -> Selector {
-    let selector = Selector::builder().around(NOW).build().unwrap();
+    let selector = Selector::builder().without_pace().around(NOW).build().unwrap();
     let names: Vec<String> = selector.candidates().take(2).map(|(_, spec)| spec.name.to_string()).collect();
     for site in 0..DOMAINS {
         for name in &names {
@@ -111,7 +111,7 @@ fn select_miss() {
 
 /// Returns a selector with so much evidence of [`DOMAINS`] domains that none is probed any more.
 fn learned() -> Selector {
-    let selector = Selector::builder().around(NOW).clock(Arc::new(Clock::fixed(NOW))).build().unwrap();
+    let selector = Selector::builder().without_pace().around(NOW).clock(Arc::new(Clock::fixed(NOW))).build().unwrap();
     for site in 0..DOMAINS {
         let attempt = Attempt::new(&url(site), "direct_access", NOW).unwrap().delivered();
         (0..LEARNED).for_each(|_| selector.observe(&attempt));

@@ -24,7 +24,7 @@ fn http() -> HttpFetcher {
 }
 
 fn pipeline(settings: Settings) -> Pipeline {
-    let selector = Selector::builder().fetcher(FetcherSpec::by_name("direct_access")).settings(settings);
+    let selector = Selector::builder().without_pace().fetcher(FetcherSpec::by_name("direct_access")).settings(settings);
     Pipeline::builder(Arc::new(selector.build().unwrap())).fetcher(Arc::new(http())).build().unwrap()
 }
 

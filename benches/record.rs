@@ -20,7 +20,7 @@ fn attempts(now: Timestamp) -> Vec<Attempt> {
 
 /// A thousand at a time, until all are acknowledged.
 fn record(c: &mut Criterion) {
-    let (selector, attempts) = (Selector::builder().build().unwrap(), attempts(Timestamp::now()));
+    let (selector, attempts) = (Selector::builder().without_pace().build().unwrap(), attempts(Timestamp::now()));
     let mut group = c.benchmark_group("record");
     group.throughput(Throughput::Elements(ATTEMPTS as u64)).measurement_time(Duration::from_secs(3)).sample_size(30);
     group.bench_function("memory only", |b| {

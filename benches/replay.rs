@@ -21,7 +21,7 @@ const ATTEMPTS: u64 = 200_000;
 const DOMAINS: u64 = 20_000;
 
 fn selector() -> Selector {
-    Selector::builder().build().unwrap()
+    Selector::builder().without_pace().build().unwrap()
 }
 
 /// The attempts cover the last 150 days, so that a compaction drops some.

@@ -32,12 +32,12 @@ fn warm(selector: Selector, domains: usize, fetchers: usize, now: Timestamp) -> 
 }
 
 fn shipped() -> Selector {
-    Selector::builder().build().unwrap()
+    Selector::builder().without_pace().build().unwrap()
 }
 
 fn with_fetchers(count: usize) -> Selector {
     let specs = (0..count).map(|n| FetcherSpec::new(&format!("fetcher_{n}"), Class::Unknown));
-    specs.fold(Selector::builder(), |builder, spec| builder.fetcher(spec)).build().unwrap()
+    specs.fold(Selector::builder().without_pace(), |builder, spec| builder.fetcher(spec)).build().unwrap()
 }
 
 fn by_domains(c: &mut Criterion) {

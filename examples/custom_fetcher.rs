@@ -1,4 +1,5 @@
-//! A custom fetcher: pages that were saved earlier, tried before the network.
+//! A custom fetcher: pages that were saved earlier, tried before the network. The pages come from no host, so the
+//! selector keeps no pace.
 //!
 //! `cargo run --example custom_fetcher --features pipeline`
 
@@ -53,7 +54,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The class sets the defaults of cost and chance; both can be set instead.
     let cheap = FetcherSpec { cost: 1.0, ..FetcherSpec::new("morning", Class::Archive) };
     let dear = FetcherSpec { cost: 3.0, ..FetcherSpec::new("evening", Class::Archive) };
-    let selector = Arc::new(Selector::builder().fetcher(cheap).fetcher(dear).build()?);
+    let selector = Arc::new(Selector::builder().without_pace().fetcher(cheap).fetcher(dear).build()?);
     let pipeline =
         Pipeline::builder(Arc::clone(&selector)).fetcher(Arc::new(morning)).fetcher(Arc::new(evening)).build()?;
     for n in 1..=7 {

@@ -1,5 +1,6 @@
 //! The pipeline: fetchwise decides, fetches, judges, retries, pauses and records on its own. It crawls small sites on
-//! this machine that behave differently.
+//! this machine that behave differently. It keeps a pace: each new host gets two requests per second, then as many as its
+//! responses allow.
 //!
 //! `cargo run --example pipeline --features pipeline`
 

@@ -1,6 +1,6 @@
 //! A program that fetches with `reqwest`. It keeps its clients, cookies and proxies, and lets the visit choose between
 //! the clients. Two clients stand for a cheap and an expensive one; a browser or an unlocking service would be a third
-//! arm of `ask`.
+//! arm of `ask`. The visits keep a pace: each new host gets two requests per second, then as many as its responses allow.
 //!
 //! `cargo run --example reqwest --features pipeline`
 //!
@@ -82,7 +82,6 @@ impl Fetchwise {
                 }
                 Step::End(end) if end.is_delivered() => return page,
                 Step::End(end) => return Err(end.message),
-                _ => return Err("this visit has a step that this program does not know".into()),
             }
         }
     }

@@ -1,5 +1,6 @@
 //! A visit with a custom HTTP client, here a few lines over a TCP stream: the visit says what to fetch and with which
-//! fetcher, the client fetches, the detector judges.
+//! fetcher, the client fetches, the detector judges. The visits keep a pace: each new host gets two requests per second,
+//! then as many as its responses allow.
 //!
 //! `cargo run --example visit`
 
@@ -53,7 +54,6 @@ fn visit(selector: &Selector, detector: &Detector, url: &Url) -> Result<End, fet
             }
             Step::Wait(wait) => wait.block(Duration::from_secs(1)),
             Step::End(end) => return Ok(end),
-            _ => unreachable!("a visit has no other steps"),
         }
     }
 }

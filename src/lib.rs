@@ -6,6 +6,10 @@
 //! records, retries, escalates and pauses on its own. It does no I/O, so any client on any runtime can drive it.
 //! `examples/visit.rs` shows the same loop with a real client.
 //!
+//! A visit keeps a pace: a new host gets two requests per second, then as many as its responses allow. The other visits
+//! of the host get [`Step::Wait`](visit::Step::Wait). [`without_pace`](selector::SelectorBuilder::without_pace) turns
+//! this off.
+//!
 //! ```
 //! use fetchwise::detect::Detector;
 //! use fetchwise::fetch_result::{FetchResult, Outcome};
@@ -38,7 +42,6 @@
 //!         }
 //!         Step::Wait(wait) => wait.block(std::time::Duration::from_secs(1)),
 //!         Step::End(end) => break end,
-//!         _ => unreachable!("there are no other steps"),
 //!     }
 //! };
 //! assert!(end.is_delivered());

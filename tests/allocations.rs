@@ -61,7 +61,7 @@ fn select_allocates_nothing() {
 
 #[test]
 fn a_visit_of_a_learned_host_allocates_nothing_before_its_report() {
-    let selector = Selector::builder().build().unwrap();
+    let selector = Selector::builder().without_pace().build().unwrap();
     let now = Timestamp::now();
     let urls: Vec<Url> =
         (0..20).map(|n| Url::parse(&format!("https://www.site.co.uk/section/{n}?q=1")).unwrap()).collect();
@@ -85,7 +85,7 @@ fn a_visit_of_a_learned_host_allocates_nothing_before_its_report() {
 
 #[test]
 fn a_visit_after_a_failure_decides_again_without_allocating() {
-    let selector = Selector::builder().build().unwrap();
+    let selector = Selector::builder().without_pace().build().unwrap();
     let now = Timestamp::now();
     let url = Url::parse("https://www.site.co.uk/section/page").unwrap();
     for fetcher in ["direct_access", "playwright"] {
@@ -109,7 +109,7 @@ fn counting_allocates_nothing() {
     use prometheus_client::encoding::text;
     use prometheus_client::registry::Registry;
 
-    let selector = std::sync::Arc::new(Selector::builder().build().unwrap());
+    let selector = std::sync::Arc::new(Selector::builder().without_pace().build().unwrap());
     let now = Timestamp::now();
     let page = Url::parse("https://www.site.co.uk/section/page").unwrap();
     let attempt = || Attempt::new(&page, "direct_access", now).unwrap().delivered();

@@ -32,7 +32,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
         begun.elapsed().as_secs_f64()
     });
     let learned = best(3, || {
-        let selector = Selector::builder().around(now).build().unwrap();
+        let selector = Selector::builder().without_pace().around(now).build().unwrap();
         let begun = Instant::now();
         messages.iter().for_each(|body| Batch::decode(body).unwrap().each(|_, fact, _| selector.receive_attempt(fact)));
         begun.elapsed().as_secs_f64()

@@ -20,9 +20,9 @@ pub(crate) fn child(shape: &str, domains: usize) {
     let (_, shape) = Shape::ALL.into_iter().find(|(name, _)| *name == shape).unwrap();
     let now = Timestamp::now();
     // Memory that a thread and a selector need only once does not count.
-    let mut selector = Selector::builder().build().unwrap();
+    let mut selector = Selector::builder().without_pace().build().unwrap();
     traffic::teach(&selector, 0..10, shape, now);
-    selector = Selector::builder().build().unwrap();
+    selector = Selector::builder().without_pace().build().unwrap();
     let resident = resident_bytes();
     let counted = allocation_counter::measure(|| traffic::teach(&selector, 0..domains, shape, now));
     let resident = resident_bytes() - resident;

@@ -55,7 +55,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let sites = scale.pick(10_000, 1_000_000);
     let now = Timestamp::now();
     let attempts = traffic::pool(scale.pick(20_000, 500_000), sites, now);
-    let ours = run("fetchwise", &Selector::builder().build().unwrap(), sites, &attempts, now, scale);
+    let ours = run("fetchwise", &Selector::builder().without_pace().build().unwrap(), sites, &attempts, now, scale);
     let peers = [
         run("DashMap with a Mutex each", &Peer::<DashMutex>::new(now), sites, &attempts, now, scale),
         run("papaya", &Peer::<Papaya>::new(now), sites, &attempts, now, scale),

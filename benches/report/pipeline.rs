@@ -106,7 +106,12 @@ fn http() -> HttpFetcher {
 }
 
 fn selector(settings: fetchwise::score::Settings) -> Selector {
-    Selector::builder().fetcher(FetcherSpec::by_name("direct_access")).settings(settings).build().unwrap()
+    Selector::builder()
+        .without_pace()
+        .fetcher(FetcherSpec::by_name("direct_access"))
+        .settings(settings)
+        .build()
+        .unwrap()
 }
 
 fn pipeline(selector: Selector) -> Pipeline {

@@ -66,7 +66,7 @@ struct Measured {
 
 /// Records like `Selector::record`, but by reference, without the time to free the attempt.
 fn run(attempts: &[Attempt], count: usize, durability: Option<Durability>) -> Measured {
-    let (selector, tmp) = (Selector::builder().build().unwrap(), tempfile::tempdir().unwrap());
+    let (selector, tmp) = (Selector::builder().without_pace().build().unwrap(), tempfile::tempdir().unwrap());
     attempts.iter().for_each(|attempt| selector.observe(attempt));
     let journal = durability.map(|durability| Journal::open(tmp.path(), options(durability)).unwrap().0);
     let mut latency = Latency::new();

@@ -140,7 +140,7 @@ impl Log {
     fn replay(&self) -> Pass {
         let mut cpu = f64::MAX;
         let elapsed = best(3, || {
-            let selector = Selector::builder().build().unwrap();
+            let selector = Selector::builder().without_pace().build().unwrap();
             timed(&mut cpu, || {
                 let loaded = journal::load(self.dir.path(), &selector, self.now).unwrap();
                 assert_eq!(loaded.replayed.attempts, self.attempts as u64);
@@ -253,7 +253,7 @@ fn snapshots(section: &mut Section, scale: Scale) {
         let log = Log::write(sites * 2, sites, true);
         let dir = log.dir.path();
         let begun = Instant::now();
-        let selector = Selector::builder().build().unwrap();
+        let selector = Selector::builder().without_pace().build().unwrap();
         // The last segment has been read then, and at most a few batches of it are still being folded.
         let mut folded = 0.0;
         let taken =
@@ -262,14 +262,14 @@ fn snapshots(section: &mut Section, scale: Scale) {
         let took = begun.elapsed().as_secs_f64();
         let mut cpu = f64::MAX;
         let load = best(3, || {
-            let selector = Selector::builder().build().unwrap();
+            let selector = Selector::builder().without_pace().build().unwrap();
             timed(&mut cpu, || {
                 let loaded = journal::load(dir, &selector, log.now).unwrap();
                 assert_eq!(loaded.replayed.attempts, 0);
             })
         });
         let begun = Instant::now();
-        let selector = Selector::builder().build().unwrap();
+        let selector = Selector::builder().without_pace().build().unwrap();
         let done = maintenance::compact(dir, &selector, &CompactOptions::default(), log.now, &mut |_, _| {}).unwrap();
         let compact = begun.elapsed().as_secs_f64();
         rows.push(vec![

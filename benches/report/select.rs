@@ -48,7 +48,7 @@ fn row(sites: usize, latency: &Latency, what: &str) -> Vec<String> {
 
 fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>> {
     let (now, count) = (Timestamp::now(), scale.pick(20_000, 1_000_000));
-    let selector = Selector::builder().build().unwrap();
+    let selector = Selector::builder().without_pace().build().unwrap();
     // Only this thread's allocations are counted.
     let held = allocation_counter::measure(|| traffic::teach(&selector, 0..sites, Shape::Plain, now)).bytes_current;
     let situation = SelectContext::first_attempt(now);
@@ -203,7 +203,8 @@ fn with_fetchers(fetchers: usize, seen: usize, sites: usize, now: Timestamp) -> 
         None => format!("fetcher_{n}"),
     };
     let specs = (0..fetchers).map(|n| FetcherSpec::new(&name(n), classes[n % classes.len()]));
-    let selector = specs.fold(Selector::builder(), |builder, spec| builder.fetcher(spec)).build().unwrap();
+    let selector =
+        specs.fold(Selector::builder().without_pace(), |builder, spec| builder.fetcher(spec)).build().unwrap();
     for site in 0..sites {
         let mut attempt = traffic::attempt(site, site, 0, Shape::Plain, now);
         for n in 0..seen {

@@ -185,7 +185,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let (attempts, sites) = scale.pick((20_000, 2_000), (1_000_000, 100_000));
     let (tmp, now) = (tempfile::tempdir().unwrap(), Timestamp::now());
     let db = create(&tmp.path().join("attempts.db"), "OFF", false);
-    let selector = Selector::builder().build().unwrap();
+    let selector = Selector::builder().without_pace().build().unwrap();
     db.execute_batch("BEGIN").unwrap();
     for n in 0..attempts {
         let at = Timestamp::from_millis(now.as_millis() - (n % 60) as i64 * 86_400_000);

@@ -100,7 +100,7 @@ pub(crate) fn teach(selector: &Selector, sites: std::ops::Range<usize>, shape: S
 
 /// Returns a selector with evidence of `sites` sites.
 pub(crate) fn warm(sites: usize, now: Timestamp) -> Selector {
-    let selector = Selector::builder().build().unwrap();
+    let selector = Selector::builder().without_pace().build().unwrap();
     std::thread::scope(|scope| {
         let (half, shared) = (sites / 2, &selector);
         scope.spawn(move || teach(shared, 0..half, Shape::Plain, now));

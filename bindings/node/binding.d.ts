@@ -691,7 +691,10 @@ export interface SelectorOptions {
   journalOptions?: JournalOptions
   /** A TOML file in the program's format, which replaces the other settings; options given here override it. */
   config?: string
-  /** Whether visits keep a learned pace for each host. */
+  /**
+   * Whether visits keep a learned pace for each host; defaults to true. A host that would keep a visit waiting for
+   * more than two minutes counts as paused.
+   */
   pace?: boolean
   /** The half-life of an attempt's weight, in days. */
   halfLifeDays?: number

@@ -12,7 +12,7 @@ export interface PredictorOptions {
   static?: string
   /** The fetcher name of the browser's requests; defaults to `playwright`. */
   browser?: string
-  /** Whether requests keep a learned pace for each host. */
+  /** Whether requests keep a learned pace for each host; defaults to true. */
   pace?: boolean
   /**
    * The longest time that a request waits for a probe, a pace or a pause, in milliseconds; defaults to 30 000. It has

@@ -84,9 +84,10 @@ impl Row {
         (self.delivered > 0).then(|| self.cost / self.delivered as f64)
     }
 
-    /// Returns the cost of fetching each link with a fetcher alone whose requests cost `request`; `None` without visits.
+    /// Returns the cost of the delivered pages if each had taken one request at a cost of `request`; `None` without a
+    /// page. Links that delivered nothing do not count: nobody knows what another fetcher would have made of them.
     pub fn cost_with(&self, request: f64) -> Option<f64> {
-        (self.visits > 0).then_some(request * self.visits as f64)
+        (self.delivered > 0).then_some(request * self.delivered as f64)
     }
 
     /// Returns the fraction of all attempts that were blocked.
@@ -428,7 +429,9 @@ mod tests {
         assert_eq!((row.cost, row.visits, row.missing, row.judged), (1.0 + 30.0 + 1.0 + 40.0, 3, 1, 3));
         assert_eq!((row.cost_per_page(), row.success_rate()), (Some(36.0), Some(2.0 / 3.0)));
         assert_eq!(first.last_fetcher("a.org"), Some("playwright_stealth"));
-        assert_eq!(first.browser_cost().and_then(|cost| row.cost_with(cost)), Some(90.0));
+        // Two pages were delivered. The missing one is nothing that a browser would have delivered.
+        assert_eq!(first.browser_cost().and_then(|cost| row.cost_with(cost)), Some(60.0));
+        assert_eq!(Row { attempts: 9, visits: 9, cost: 9.0, ..Row::default() }.cost_with(30.0), None);
     }
 
     #[test]

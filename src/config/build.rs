@@ -14,7 +14,7 @@ use crate::evidence::decay::DEFAULT_HALF_LIFE_DAYS;
 use crate::policy;
 use crate::score::{ImportanceUse, Settings};
 use crate::selector::{Prior, SelectorBuilder};
-use fetchwise_pace::{HostPace, PaceSettings};
+use fetchwise_pace::{HostPace, Pace, PaceSettings};
 use fetchwise_types::consent::ConsentSettings;
 use fetchwise_types::heuristic::files::FileSuffixes;
 use fetchwise_types::heuristic::platform::VideoPlatform;
@@ -36,7 +36,8 @@ impl Config {
             .half_life_days(self.half_life_days.unwrap_or(DEFAULT_HALF_LIFE_DAYS))
             .max_keys(self.max_keys)
             .file_suffixes(self.suffixes())
-            .extractor(VideoPlatform);
+            .extractor(VideoPlatform)
+            .pace(Pace::new(self.pace()));
         if let Some(policy) = self.policy.as_deref().and_then(|name| policy::by_name(name).ok()) {
             builder = builder.policy(policy);
         }

@@ -11,8 +11,9 @@ use crate::selector::SelectorBuilder;
 impl SelectorBuilder {
     /// Persists evidence and pauses in the directory `dir`, which is created if it does not exist.
     /// [`build`](SelectorBuilder::build) opens the journal there, loads all of it, including pauses of links and hosts,
-    /// and records from then on. Dropping the selector writes and syncs what is left. To open a journal with options,
-    /// or to wait until attempts are on disk, open a [`Journal`] and pass it to [`sink`](SelectorBuilder::sink).
+    /// and records from then on. [`Selector::close`](crate::Selector::close) writes and syncs what is left; so does
+    /// dropping the selector, without a report. To open a journal with options, or to wait until attempts are on disk,
+    /// open a [`Journal`] and pass it to [`sink`](SelectorBuilder::sink).
     ///
     /// ```
     /// use fetchwise::Selector;
@@ -22,13 +23,13 @@ impl SelectorBuilder {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let dir = dir.path();
     /// let url = url::Url::parse("https://example.org/").unwrap();
-    /// let selector = Selector::builder().journal(dir).build()?;
+    /// let selector = Selector::builder().journal(dir).without_pace().build()?;
     /// let mut visit = selector.visit(&url)?;
     /// while let Step::Fetch(fetch) = visit.next() {
     ///     visit.report(fetch, Outcome::Http(503));
     /// }
     /// drop(visit);
-    /// drop(selector);
+    /// selector.close()?;
     ///
     /// let again = Selector::builder().journal(dir).build()?;
     /// assert!(again.link_state("https://example.org/").paused_until.is_some());
@@ -43,7 +44,8 @@ impl SelectorBuilder {
             load(&dir, selector, selector.now())?;
             let journal = Arc::new(journal);
             selector.keep_paces(Box::new(Arc::clone(&journal)));
-            selector.set_sink(Box::new(journal));
+            selector.set_sink(Box::new(Arc::clone(&journal)));
+            selector.set_on_close(|| Ok(Arc::into_inner(journal).map_or(Ok(()), Journal::close)?));
             Ok(())
         })
     }

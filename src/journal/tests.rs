@@ -381,6 +381,13 @@ fn paces_survive_restarts_and_snapshots_and_are_forgotten_on_request() {
     assert_eq!((known("e.org"), known("f.org")), (None, Some(state("f.org"))));
 }
 
+#[test]
+fn closing_a_selector_returns_the_error_of_its_store() {
+    let mut selector = selector();
+    selector.set_on_close(|| Err(crate::Error::Journal("the disk is full".into())));
+    assert_eq!(selector.close().unwrap_err().to_string(), "the disk is full");
+}
+
 /// Step of a history that blocks and daily counts are computed from.
 #[derive(Clone, Debug)]
 enum Happened {

@@ -76,7 +76,7 @@ async fn run_permitted(
 fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<PipelineVisit<'w>, Box<Report>> {
     let invalid =
         |error: crate::Error| Box::new(Report::without_request(ErrorKind::InvalidUrl.name(), error.to_string()));
-    let mut visit = pipeline.selector.visit(url).map_err(invalid)?.without(pipeline.unavailable);
+    let mut visit = pipeline.selector.visit(url).map_err(invalid)?.without(pipeline.unavailable).waits_without_limit();
     if let Some(id) = &link.id {
         visit = visit.link_id(id);
     }

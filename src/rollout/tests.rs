@@ -41,6 +41,7 @@ impl Crawl {
         (0..HOSTS).for_each(|n| table.insert(&format!("h{n}.org"), "renderer").unwrap());
         let router = Router { mode, table, split_share: 0.5 };
         let mut selector = Selector::builder()
+            .without_pace()
             .fetcher(FetcherSpec::plain("direct_access"))
             .fetcher(FetcherSpec::rendering("renderer"))
             .router(router)

@@ -40,10 +40,20 @@ pub struct SelectorBuilder {
     router: Router,
     clock: Arc<Clock>,
     sink: Option<Box<dyn Sink>>,
-    pace: Option<Box<Pace>>,
+    pace: PaceChoice,
     open: Option<Opener>,
     is_exact: bool,
     after_refusal: AfterRefusal,
+}
+
+/// The paces that visits keep.
+#[derive(Default)]
+enum PaceChoice {
+    /// Learned ones, with default settings. They are made with the selector: a builder that is given others makes none.
+    #[default]
+    Default,
+    Given(Box<Pace>),
+    Off,
 }
 
 /// Fills a new selector with earlier evidence, and sets the sink for new attempts.
@@ -77,7 +87,7 @@ impl Default for SelectorBuilder {
             router: Router::default(),
             clock: Arc::default(),
             sink: None,
-            pace: None,
+            pace: PaceChoice::default(),
             open: None,
             is_exact: false,
             after_refusal: AfterRefusal::default(),
@@ -187,7 +197,8 @@ impl SelectorBuilder {
         self
     }
 
-    /// Sets the clock that visits read. The default is the system clock.
+    /// Sets the clock that visits read. The default is the system clock. While a clock stands still, the pace of a host
+    /// admits one request: set the clock to the end of each wait, or build [`without_pace`](Self::without_pace).
     #[must_use]
     pub fn clock(mut self, clock: Arc<Clock>) -> Self {
         self.clock = clock;
@@ -208,11 +219,31 @@ impl SelectorBuilder {
         self
     }
 
-    /// Makes visits respect the paces of hosts. Without this, or with [`PaceMode::Off`], the requests of a visit go out
-    /// at once, and the only cost is the check.
+    /// Replaces the pace of visits. By default, visits keep a learned pace for each host: at first two requests per
+    /// second, and from then on what the host's responses allow. [`PaceMode::Off`] is the same as
+    /// [`without_pace`](Self::without_pace).
     #[must_use]
     pub fn pace(mut self, pace: Pace) -> Self {
-        self.pace = (pace.settings().mode != PaceMode::Off).then(|| Box::new(pace));
+        self.pace = match pace.settings().mode {
+            PaceMode::Off => PaceChoice::Off,
+            PaceMode::Learn | PaceMode::Fixed => PaceChoice::Given(Box::new(pace)),
+        };
+        self
+    }
+
+    /// Turns the pace off: the requests of visits go out at once, and the caller keeps the hosts from being flooded. For
+    /// hosts of your own, for replays and for measurements.
+    ///
+    /// ```
+    /// use fetchwise::Selector;
+    ///
+    /// assert!(Selector::builder().build()?.pace().is_some());
+    /// assert!(Selector::builder().without_pace().build()?.pace().is_none());
+    /// # Ok::<(), fetchwise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn without_pace(mut self) -> Self {
+        self.pace = PaceChoice::Off;
         self
     }
 
@@ -265,8 +296,13 @@ impl SelectorBuilder {
             active_router: ActiveRouter::new(self.router),
             clock: self.clock,
             state: Arc::new(State::default()),
-            pace: self.pace,
+            pace: match self.pace {
+                PaceChoice::Default => Some(Box::default()),
+                PaceChoice::Given(pace) => Some(pace),
+                PaceChoice::Off => None,
+            },
             after_refusal: self.after_refusal,
+            on_close: None,
         };
         if let Some(open) = self.open {
             open(&mut selector)?;

@@ -17,6 +17,7 @@ use arrayvec::ArrayVec;
 use url::Url;
 
 use crate::backoff::{BackoffSettings, LinkState};
+use crate::error::Error;
 use crate::evidence::{Breaker, Entry, Evidence, Guard, ShownSignals, Weights, day_of};
 use crate::metrics::recorder::MetricsRecorder;
 use crate::policy::{Policy, View};
@@ -103,6 +104,9 @@ pub struct VisitSettings {
     pub max_local_faults: u32,
     /// Whether another fetcher is tried after a block; if not, a block ends the visit at once.
     pub escalate_after_block: bool,
+    /// Longest wait for the pace of a host. A visit that would have to wait longer ends as paused, or with the failure
+    /// that it has. The default is two minutes. A pipeline has a separate limit (`wait_at_most`), which takes precedence.
+    pub max_pace_wait: Duration,
 }
 
 impl Default for VisitSettings {
@@ -115,6 +119,7 @@ impl Default for VisitSettings {
             max_timeouts: 2,
             max_local_faults: 6,
             escalate_after_block: true,
+            max_pace_wait: Duration::from_secs(120),
         }
     }
 }
@@ -186,7 +191,12 @@ pub struct Selector {
     state: Arc<State>,
     pace: Option<Box<Pace>>,
     after_refusal: AfterRefusal,
+    /// Closes the store that the builder opened.
+    on_close: Option<OnClose>,
 }
+
+/// Closes a store, when nothing else holds it any more.
+type OnClose = Box<dyn FnOnce() -> Result<(), Error> + Send + Sync>;
 
 impl fmt::Debug for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -393,6 +403,46 @@ impl Selector {
         self.sink = Some(Box::new(Dated::new(sink, Arc::clone(&self.clock))));
     }
 
+    /// Ends the session: writes what is left, with the learned paces of hosts, and closes the journal that the builder
+    /// opened. Dropping a selector does the same, and hides an error. A sink of your own stays open; this writes the
+    /// paces into their store, if they have one.
+    ///
+    /// A selector that tasks share is closed by the last of them: `Arc::into_inner(selector).map(Selector::close)`.
+    ///
+    /// # Errors
+    /// [`Error::Journal`] if something that was recorded may not outlive the process.
+    ///
+    /// ```
+    /// # #[cfg(feature = "journal")] {
+    /// use fetchwise::Selector;
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// let selector = Selector::builder().journal(dir).build()?;
+    /// selector.close()?;
+    /// # }
+    /// # Ok::<(), fetchwise::Error>(())
+    /// ```
+    pub fn close(mut self) -> Result<(), Error> {
+        self.end_session()
+    }
+
+    fn end_session(&mut self) -> Result<(), Error> {
+        if let Some(pace) = self.pace.take() {
+            pace.close(self.clock.now());
+        }
+        let Some(close) = self.on_close.take() else { return Ok(()) };
+        // The store is closed when its last owner lets go of it.
+        self.sink = None;
+        close()
+    }
+
+    /// Sets what closes the store that the selector has opened.
+    #[cfg(any(feature = "journal", test))]
+    pub(crate) fn set_on_close(&mut self, close: impl FnOnce() -> Result<(), Error> + Send + Sync + 'static) {
+        self.on_close = Some(Box::new(close));
+    }
+
     /// Returns the heuristics that attempts at `url` are tagged with, custom ones included.
     ///
     /// # Errors
@@ -420,7 +470,7 @@ impl Selector {
         &self.clock
     }
 
-    /// Returns the paces of hosts that visits respect, if the builder was given one. Decisions do not read them.
+    /// Returns the paces of hosts that visits keep; `None` if the selector was built without. Decisions do not read them.
     pub fn pace(&self) -> Option<&Pace> {
         self.pace.as_deref()
     }
@@ -661,6 +711,16 @@ impl Selector {
     fn is_open(&self, breaker: Breaker, now: Timestamp) -> bool {
         now < breaker.last.saturating_add(self.backoff.breaker_pause(breaker.blocks))
             && breaker.blocks >= self.backoff.breaker_blocks
+    }
+}
+
+impl Drop for Selector {
+    fn drop(&mut self) {
+        // Without its own store there is nothing to write: the caller closes what it has opened.
+        if self.on_close.is_some() {
+            // An error has nowhere to go: `close` returns it.
+            let _ = self.end_session();
+        }
     }
 }
 

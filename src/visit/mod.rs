@@ -24,7 +24,6 @@
 //!         Step::Fetch(fetch) => visit.report(fetch, Outcome::Content),
 //!         Step::Wait(wait) => wait.block(std::time::Duration::from_secs(1)),
 //!         Step::End(end) => break end,
-//!         _ => unreachable!("there are no other steps"),
 //!     }
 //! };
 //! assert!(end.is_delivered());
@@ -141,6 +140,7 @@ pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
     short_pages: ShortPages,
     /// A block that may concern the page or the pace: the id of the doubt, and the time limit of its verdict.
     doubt: Option<(u32, Timestamp)>,
+    max_pace_wait: Duration,
     last: LastAttempt,
     /// The reason why the first unavailable fetcher was unavailable.
     unavailable: Option<String>,
@@ -209,6 +209,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             #[cfg(feature = "metrics")]
             watch: VisitTimer::new(selector.recorder()),
             span: Span::visit(url.borrow()),
+            max_pace_wait: selector.visit_settings().max_pace_wait,
             selector,
             url,
             link: None,
@@ -294,6 +295,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self
     }
 
+    /// Leaves the decision how long to wait for the host's pace to the driver.
+    #[cfg(feature = "pipeline")]
+    #[must_use]
+    pub(crate) fn waits_without_limit(mut self) -> Self {
+        self.max_pace_wait = Duration::MAX;
+        self
+    }
+
     /// Returns the address of the next request: the visit's URL, or the target of a redirect written in HTML.
     pub fn url(&self) -> &Url {
         self.redirected.as_deref().unwrap_or_else(|| self.url.borrow())
@@ -352,7 +361,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let now = self.selector.now();
         #[cfg(feature = "metrics")]
         self.watch.steps(now);
-        let step = self.step(now);
+        let mut step = self.step(now);
+        if let Step::Wait(wait) = &step
+            && wait.reason == WaitReason::Pace
+            && wait.until.since(now) > self.max_pace_wait
+        {
+            step = Step::End(self.end_at_pace(wait.until, now));
+        }
         if let Step::Wait(wait) = &step {
             self.selector.recorder().count_wait(wait.reason as usize);
             self.span.waits(wait.reason, wait.until);
@@ -409,21 +424,27 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Ends the visit instead of waiting: with the failure that it has, or as paused until the wait's end.
     pub fn give_up(&mut self, wait: &Wait) -> End {
-        let now = self.selector.now();
+        let whom = match wait.reason {
+            WaitReason::Pace | WaitReason::Doubt => WaitScope::Pace,
+            WaitReason::Probe | WaitReason::Trial | WaitReason::LocalFault => WaitScope::Host,
+        };
+        self.end_unwaited(wait.until, whom, self.selector.now())
+    }
+
+    /// Ends the visit because its host's pace admits no request for longer than it may wait.
+    fn end_at_pace(&mut self, until: Timestamp, now: Timestamp) -> End {
+        let is_paused = self.selector.host_pause(self.domain()).is_some_and(|until| until > now);
+        self.end_unwaited(until, if is_paused { WaitScope::Host } else { WaitScope::Pace }, now)
+    }
+
+    fn end_unwaited(&mut self, until: Timestamp, whom: WaitScope, now: Timestamp) -> End {
         match (self.last.error.take(), std::mem::replace(&mut self.next, NextStep::Decide)) {
             (_, NextStep::Ended(end)) => {
                 self.next = NextStep::Ended(end.clone());
                 *end
             }
             (Some(error), _) => self.fail(error, now),
-            (None, _) => {
-                let whom = if matches!(wait.reason, WaitReason::Pace | WaitReason::Doubt) {
-                    WaitScope::Pace
-                } else {
-                    WaitScope::Host
-                };
-                self.end(VisitOutcome::Paused { until: wait.until, whom }, now)
-            }
+            (None, _) => self.end(VisitOutcome::Paused { until, whom }, now),
         }
     }
 

@@ -19,9 +19,8 @@ use fetchwise_types::decision::{Selection, Source};
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
-/// The next step of a visit.
+/// The next step of a visit. There are no others: a `match` with these three arms is complete.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Step<S: Deref<Target = Selector>> {
     /// Make one request, and [report](super::Visit::report) its result.
     Fetch(Fetch<S>),
@@ -273,8 +272,10 @@ impl Wait {
         }
     }
 
-    /// Blocks this thread until the awaited event happens, or for `at_most`: for a crawler on threads.
+    /// Blocks this thread until the awaited event happens, until [`until`](Self::until), or for `at_most`, whichever is
+    /// first: for a crawler on threads. Call [`Visit::next`](super::Visit::next) afterwards.
     pub fn block(self, at_most: Duration) {
+        let at_most = at_most.min(self.until.since(Timestamp::now()));
         match self.listener {
             Some(listener) => drop(listener.wait_timeout(at_most)),
             None => std::thread::sleep(at_most),
@@ -349,7 +350,8 @@ pub enum WaitScope {
     Link,
     /// Its whole host.
     Host,
-    /// The pace of its host: nothing is paused, and the driver did not want to wait for admission.
+    /// The pace of its host: nothing is paused, and the visit may not wait so long for admission, or its driver did not
+    /// want to.
     Pace,
 }
 

@@ -50,7 +50,7 @@ fn world_for(
 ) -> World {
     let clock = Arc::new(Clock::fixed(BEGIN));
     let sink = RecordingSink::default();
-    let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
+    let builder = Selector::builder().without_pace().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
     let builder = builder.fetcher(FetcherSpec { measures_cost: true, ..FetcherSpec::by_name("direct_access") });
     let builder = builder.fetcher(FetcherSpec::by_name("playwright_stealth"));
     let selector = Arc::new(builder.build().unwrap());

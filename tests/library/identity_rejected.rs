@@ -29,7 +29,7 @@ impl World {
     fn new(site: Site) -> Self {
         let now = Timestamp::now();
         let (clock, sink) = (Arc::new(Clock::fixed(now)), RecordingSink::default());
-        let builder = Selector::builder().around(now).clock(Arc::clone(&clock)).sink(sink.clone());
+        let builder = Selector::builder().without_pace().around(now).clock(Arc::clone(&clock)).sink(sink.clone());
         let names = ["direct_signed", "playwright_stealth"];
         let builder = names.iter().fold(builder, |builder, name| builder.fetcher(FetcherSpec::by_name(name)));
         let selector = Arc::new(builder.after_refusal(AfterRefusal::Leave).build().unwrap());

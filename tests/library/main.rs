@@ -13,6 +13,7 @@ mod journal;
 mod maintenance;
 #[cfg(all(feature = "metrics", feature = "pipeline"))]
 mod metrics;
+mod pace;
 #[cfg(feature = "pipeline")]
 mod pipeline;
 #[cfg(all(feature = "journal", feature = "json"))]

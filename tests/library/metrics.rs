@@ -43,7 +43,7 @@ fn url(text: &str) -> Url {
 
 #[test]
 fn a_visit_is_counted_from_its_decision_to_its_end() {
-    let selector = Arc::new(Selector::builder().build().unwrap());
+    let selector = Arc::new(Selector::builder().without_pace().build().unwrap());
     let registry = registry(&selector);
     let page = url("https://e.org/page");
     let mut visit = selector.visit(&page).unwrap();
@@ -91,7 +91,7 @@ fn an_unfinished_visit_ends_as_abandoned() {
 
 #[test]
 fn pauses_of_links_and_hosts_are_counted_as_they_begin() {
-    let selector = Arc::new(Selector::builder().build().unwrap());
+    let selector = Arc::new(Selector::builder().without_pace().build().unwrap());
     let registry = registry(&selector);
     let page = url("https://e.org/page");
     let mut visit = selector.visit(&page).unwrap();

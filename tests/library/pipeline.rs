@@ -55,7 +55,8 @@ impl World {
         let origin = Origin::start(sites).unwrap();
         let sink = RecordingSink::default();
         let clock = Arc::new(Clock::fixed(Timestamp::now()));
-        let mut selector = Selector::builder().sink(sink.clone()).clock(Arc::clone(&clock)).visits(visits());
+        let mut selector = Selector::builder().without_pace().sink(sink.clone()).clock(Arc::clone(&clock));
+        selector = selector.visits(visits());
         for name in fetchers {
             selector = selector.fetcher(FetcherSpec::by_name(name));
         }
@@ -665,6 +666,22 @@ async fn a_limit_at_the_end_of_a_redirect_pauses_the_host_that_set_it_and_is_not
             [HOST, TARGET].iter().zip(before).map(|(host, hits)| world.origin.hits(host) - hits).collect();
         assert_eq!(asked, [2, 1], "{way}");
     }
+}
+
+#[tokio::test]
+async fn the_limit_of_a_pipeline_takes_precedence_over_that_of_visits() {
+    let limited = Site::RateLimited { retry_after: "30".to_owned(), free: 0 };
+    let origin = Origin::start([(HOST, limited)]).unwrap();
+    let visits = VisitSettings { max_pace_wait: Duration::ZERO, ..visits() };
+    let builder = Selector::builder().visits(visits).fetcher(FetcherSpec::by_name("direct_access"));
+    let builder = Pipeline::builder(Arc::new(builder.build().unwrap()));
+    let builder = builder.fetcher(Arc::new(HttpFetcher::new(loopback()).unwrap()));
+    let pipeline = builder.wait_at_most(Duration::from_secs(1)).build().unwrap();
+    let first = pipeline.fetch(&Link::new(origin.url(HOST, "/a"))).await;
+    assert_eq!((first.status, first.requests), (Some(429), 1), "{first:?}");
+    // With the visit's limit it would end as paused.
+    let second = pipeline.fetch(&Link::new(origin.url(HOST, "/b"))).await;
+    assert_eq!((second.error_type, second.requests), (Some(Report::PACED), 0), "{second:?}");
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ impl World {
     fn for_purposes(site: Site, consent: ConsentSettings) -> Self {
         let clock = Arc::new(Clock::fixed(BEGIN));
         let sink = RecordingSink::default();
-        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
+        let builder = Selector::builder().without_pace().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
         let selector = Arc::new(builder.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap());
         let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
         let http = Arc::new(HttpFetcher::new(guard).unwrap());
@@ -168,7 +168,7 @@ async fn at_most_five_hundred_kibibytes_are_read() {
 
 #[tokio::test]
 async fn a_pipeline_without_a_robots_fetcher_reports_it() {
-    let selector = Arc::new(Selector::builder().build().unwrap());
+    let selector = Arc::new(Selector::builder().without_pace().build().unwrap());
     let pipeline = Pipeline::builder(selector).build().unwrap();
     let report = pipeline.fetch(&Link { robots: RobotsUse::Obey, ..Link::new("http://127.0.0.1:9/") }).await;
     assert_eq!(report.error_type, Some(Report::NO_FETCHER));

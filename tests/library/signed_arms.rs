@@ -29,7 +29,9 @@ fn day(number: i64) -> Timestamp {
 
 fn selector(names: &[&str], after: AfterRefusal) -> (Arc<Clock>, Selector) {
     let clock = Arc::new(Clock::fixed(start()));
-    let builder = names.iter().fold(Selector::builder(), |builder, name| builder.fetcher(FetcherSpec::by_name(name)));
+    let builder = names
+        .iter()
+        .fold(Selector::builder().without_pace(), |builder, name| builder.fetcher(FetcherSpec::by_name(name)));
     let builder = builder.after_refusal(after).around(start()).clock(Arc::clone(&clock)).exact_estimates();
     (clock, builder.build().unwrap())
 }
@@ -277,7 +279,11 @@ impl Sink for RecordedHeuristics {
 fn attempts_of_a_crawler_that_signs_say_that_the_site_asks_for_a_signature_or_a_price() {
     for (names, signs) in [(&LEARNED[..], true), (&["direct_access", "playwright"][..], false)] {
         let sink = RecordedHeuristics::default();
-        let builder = Selector::builder().sink(sink.clone()).around(start()).clock(Arc::new(Clock::fixed(start())));
+        let builder = Selector::builder()
+            .without_pace()
+            .sink(sink.clone())
+            .around(start())
+            .clock(Arc::new(Clock::fixed(start())));
         let specs = names.iter().map(|name| FetcherSpec::by_name(name));
         let selector = specs.fold(builder, SelectorBuilder::fetcher).build().unwrap();
         visit(&selector, &url("asks.example", 1), |_| block_that_asks("stony"));

@@ -8,25 +8,22 @@ use fetchwise::config::Config;
 use fetchwise::pace::{PaceMode, PaceSettings};
 use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
 
-/// Returns the builder of a selector from `file`, or from the defaults, and the settings of its pace, if it has one. `pace` overrides
-/// the file. Fails when both the caller (`names_fetchers`) and the file name fetchers.
+/// Returns the builder of a selector from `file`, or from the defaults, and the settings of its pace, which is on unless the file or
+/// `pace` turns it off; `pace` overrides the file. Fails when both the caller (`names_fetchers`) and the file name fetchers.
 pub fn begin(
     file: Option<&Path>,
     names_fetchers: bool,
     pace: Option<bool>,
-) -> Result<(SelectorBuilder, Option<PaceSettings>), String> {
+) -> Result<(SelectorBuilder, PaceSettings), String> {
     let (builder, mut settings) = match file {
         Some(path) => {
             let config = Config::load(path).map_err(|error| error.to_string())?;
             if names_fetchers && !config.fetchers.is_empty() {
                 return Err(format!("{} names fetchers itself: leave out those of the call", path.display()));
             }
-            // There is a pace only when the file or the caller asks for one.
-            let mut settings = config.pace();
-            settings.mode = config.pace.mode.unwrap_or(PaceMode::Off);
-            (config.selector().visits(visits(&config)), settings)
+            (config.selector().visits(visits(&config)), config.pace())
         }
-        None => (Selector::builder(), PaceSettings { mode: PaceMode::Off, ..PaceSettings::default() }),
+        None => (Selector::builder(), PaceSettings::default()),
     };
     if let Some(wanted) = pace {
         settings.mode = match (wanted, settings.mode) {
@@ -35,7 +32,7 @@ pub fn begin(
             (true, other) => other,
         };
     }
-    Ok((builder, (settings.mode != PaceMode::Off).then_some(settings)))
+    Ok((builder, settings))
 }
 
 /// Returns the settings of visits that the file has.
@@ -48,5 +45,33 @@ fn visits(config: &Config) -> VisitSettings {
         max_redirects: http.max_redirects.unwrap_or(base.max_redirects),
         escalate_after_block: config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block),
         ..base
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(file: Option<&str>, pace: Option<bool>) -> PaceMode {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("fetchwise.toml");
+        std::fs::write(&path, file.unwrap_or_default()).unwrap();
+        begin(file.map(|_| path.as_path()), false, pace).unwrap().1.mode
+    }
+
+    #[test]
+    fn the_pace_is_on_unless_the_file_or_the_caller_turns_it_off() {
+        let (off, fixed) = ("[pace]\nmode = \"off\"\n", "[pace]\nmode = \"fixed\"\n");
+        let other = "half_life_days = 30\n";
+        assert_eq!(
+            [None, Some(true), Some(false)].map(|pace| mode(None, pace)),
+            [PaceMode::Learn, PaceMode::Learn, PaceMode::Off]
+        );
+        for (file, of_file) in [(off, PaceMode::Off), (fixed, PaceMode::Fixed), (other, PaceMode::Learn)] {
+            let of_caller = if of_file == PaceMode::Off { PaceMode::Learn } else { of_file };
+            assert_eq!(mode(Some(file), None), of_file, "{file}");
+            assert_eq!(mode(Some(file), Some(true)), of_caller, "{file}");
+            assert_eq!(mode(Some(file), Some(false)), PaceMode::Off, "{file}");
+        }
     }
 }

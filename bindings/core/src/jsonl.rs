@@ -58,7 +58,7 @@ impl Import {
     /// in the number of attempts.
     pub fn begin(dir: &Path) -> Result<Self, JournalError> {
         let now = Timestamp::now();
-        let learner = Selector::builder().around(now).max_keys(None).build();
+        let learner = Selector::builder().without_pace().around(now).max_keys(None).build();
         let learner = learner.map_err(|error| LogError::Invalid(error.to_string()))?;
         load(dir, &learner, now)?;
         Ok(Self { lines: journal::Import::begin(dir, learner)?, number: 0, summary: Summary::default() })

@@ -48,7 +48,8 @@ async function crawl({ ours, links, pages, folder }) {
       await pushData({ url: request.url, text: $.html() })
     },
   }
-  const predictor = ours ? new Predictor({ dataDir: join(folder, 'fetchwise') }) : null
+  // The sites are on this machine, and Crawlee alone keeps no pace either.
+  const predictor = ours ? new Predictor({ dataDir: join(folder, 'fetchwise'), pace: false }) : null
   if (predictor) options = predictor.options(options)
   const crawler = new AdaptivePlaywrightCrawler(options)
   const listed = (await (await fetch(links)).text()).trim().split('\n')

@@ -128,7 +128,8 @@ pub struct SelectorOptions<'a> {
     pub journal_options: Option<JournalOptions>,
     /// A TOML file in the program's format, which replaces the other settings; options given here override it.
     pub config: Option<String>,
-    /// Whether visits keep a learned pace for each host.
+    /// Whether visits keep a learned pace for each host; defaults to true. A host that would keep a visit waiting for
+    /// more than two minutes counts as paused.
     pub pace: Option<bool>,
     /// The half-life of an attempt's weight, in days.
     pub half_life_days: Option<f64>,
@@ -141,7 +142,7 @@ pub struct SelectorOptions<'a> {
 /// The converted options of a selector, independent of JavaScript.
 pub struct Plan {
     builder: SelectorBuilder,
-    pace: Option<PaceSettings>,
+    pace: PaceSettings,
 }
 
 impl Plan {
@@ -169,15 +170,11 @@ impl Plan {
 
     /// Builds the selector and replays the log.
     pub fn core(self, log: Option<Arc<Shared>>) -> std::result::Result<Arc<Core>, Failure> {
-        let mut builder = self.builder;
-        if let Some(settings) = self.pace {
-            let pace = Pace::new(settings);
-            builder = builder.pace(match &log {
-                Some(log) => pace.with_store(Box::new(JournalSink(Arc::clone(log)))),
-                None => pace,
-            });
+        let mut pace = Pace::new(self.pace);
+        if let Some(log) = &log {
+            pace = pace.with_store(Box::new(JournalSink(Arc::clone(log))));
         }
-        let mut kept = builder.build()?;
+        let mut kept = self.builder.pace(pace).build()?;
         if let Some(log) = &log {
             log.wait(Log::settled)?;
             load(&log.dir, &kept, Timestamp::now())?;

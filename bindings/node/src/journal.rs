@@ -203,7 +203,7 @@ pub struct Journal {
 
 /// Returns a selector that keeps all evidence, for maintenance.
 fn blank() -> std::result::Result<Selector, Failure> {
-    Ok(Selector::builder().max_keys(None).build()?)
+    Ok(Selector::builder().without_pace().max_keys(None).build()?)
 }
 
 #[napi]

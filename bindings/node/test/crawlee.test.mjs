@@ -43,7 +43,7 @@ import { AdaptivePlaywrightCrawler, Configuration, log } from 'crawlee'
 import { NotDelivered, Predictor } from 'fetchwise/crawlee'
 log.setLevel(log.LEVELS.OFF)
 const [origin, dir, paths, chromium] = process.argv.slice(2)
-const predictor = new Predictor({ dataDir: dir })
+const predictor = new Predictor({ dataDir: dir, pace: false })
 const failed = []
 const seen = []
 const crawler = new AdaptivePlaywrightCrawler(predictor.options({

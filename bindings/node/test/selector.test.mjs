@@ -78,7 +78,7 @@ test('a config file', async (t) => {
   const dir = folder(t)
   const config = join(dir, 'fetchwise.toml')
   writeFileSync(config, "[http]\ntimeout = '7s'\nprobe_timeout = '2s'\n[backoff]\nescalate_after_block = false\n")
-  const visit = new Selector({ config }).visit('https://example.org/')
+  const visit = new Selector({ config, pace: false }).visit('https://example.org/')
   const step = visit.next()
   assert.equal(step.deadline, 2000)
   visit.report(step, 'blocked_403')

@@ -6,7 +6,8 @@ import { Detector, Selector } from 'fetchwise'
 import { ARTICLE, node, site } from './helpers.mjs'
 
 const code = (code) => ({ code: `ERR_FETCHWISE_${code}` })
-const both = () => new Selector({ fetchers: ['direct_access', 'playwright'] })
+// The steps of a visit without the waits of a pace.
+const both = () => new Selector({ fetchers: ['direct_access', 'playwright'], pace: false })
 
 test('a visit tries the next fetcher, and reports its end', () => {
   const visit = both().visit('https://example.org/app')
@@ -33,6 +34,40 @@ test('the host that responds is held, and not the one that redirects', () => {
   assert.equal(visit.end.isBanned, true)
   assert.ok(selector.hostPause('v.example'))
   assert.equal(selector.hostPause('short.example'), null)
+})
+
+test('visits keep a pace unless it is turned off', () => {
+  const ends = (options) => {
+    const selector = new Selector({ fetchers: ['direct_access'], ...options })
+    return Array.from({ length: 20 }, (_, n) => {
+      const visit = selector.visit(`https://example.org/${n}`)
+      for (let step = visit.next(); step; step = visit.next()) {
+        if (step.wait) {
+          assert.equal(step.reason, 'pace')
+          visit.giveUp(step)
+        } else {
+          visit.report(step, 'content')
+        }
+      }
+      return visit.end.kind
+    })
+  }
+  const paced = ends({})
+  assert.equal(paced[0], 'delivered')
+  assert.ok(paced.includes('paused'), 'twenty pages at once are more than a new host gets')
+  assert.deepEqual(ends({ pace: true }).includes('paused'), true)
+  assert.deepEqual(new Set(ends({ pace: false })), new Set(['delivered']))
+})
+
+test('a host that is held for long ends visits instead of keeping them waiting', () => {
+  const selector = new Selector({ fetchers: ['direct_access'] })
+  const first = selector.visit('https://example.org/1')
+  first.report(first.next(), new Detector().judge(429, { 'Retry-After': '600' }, '<h1>Slow down</h1>'))
+  assert.equal(first.next(), null)
+  assert.equal(first.end.isBanned, true)
+  const second = selector.visit('https://example.org/2')
+  assert.equal(second.next(), null)
+  assert.deepEqual([second.end.kind, second.end.paused, second.end.requests], ['paused', 'host', 0])
 })
 
 test('errors of a client are outcomes', () => {

@@ -22,10 +22,10 @@ TASKS = 200
 class Crawl:
     """Fetchers of three kinds behind one selector."""
 
-    def __init__(self, data_dir: str | None) -> None:
+    def __init__(self, data_dir: str | None, pace: bool) -> None:
         stealth = fetchwise.Fetcher("stealth_http", kind="plain", cost=2)
         plain = [fetchwise.Fetcher(name, kind="plain") for name in ("direct_access", "aiohttp")]
-        self.selector = fetchwise.Selector(fetchers=[*plain, stealth], journal=data_dir)
+        self.selector = fetchwise.Selector(fetchers=[*plain, stealth], journal=data_dir, pace=pace)
         self.ends: Counter[str] = Counter()
 
     async def run(self, urls: list[str]) -> None:
@@ -64,8 +64,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("urls", nargs="+")
     parser.add_argument("--data-dir", help="where what is learned is kept")
+    parser.add_argument("--no-pace", action="store_true", help="at full speed, for sites of your own")
     args = parser.parse_args()
-    crawl = Crawl(args.data_dir)
+    crawl = Crawl(args.data_dir, pace=not args.no_pace)
     asyncio.run(crawl.run(args.urls))
     crawl.selector.close()
     for end, count in crawl.ends.most_common():

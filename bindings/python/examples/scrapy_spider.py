@@ -30,6 +30,8 @@ COMMON = {
 FETCHWISE = {
     "DOWNLOADER_MIDDLEWARES": {"fetchwise.scrapy.Middleware": 585},
     "DOWNLOAD_HANDLERS": {"http": "fetchwise.scrapy.Handler", "https": "fetchwise.scrapy.Handler"},
+    # The site is on this machine, and the other crawls keep no pace either.
+    "FETCHWISE_PACE": False,
 }
 
 

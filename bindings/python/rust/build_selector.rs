@@ -25,7 +25,7 @@ use fetchwise_bindings_core::config;
 use fetchwise_bindings_core::journal_sink::JournalSink;
 
 /// A builder, and the settings of the pace that the selector gets.
-pub(crate) type Plan = (SelectorBuilder, Option<PaceSettings>);
+pub(crate) type Plan = (SelectorBuilder, PaceSettings);
 
 /// A selector and the log that it records into.
 pub(crate) struct Core {
@@ -49,15 +49,12 @@ impl Deref for Handle {
 
 impl Core {
     /// Builds a selector that records into `log`, with the evidence of the attempts in it.
-    pub(crate) fn build(py: Python<'_>, (mut builder, paces): Plan, log: Option<Arc<Shared>>) -> PyResult<Self> {
-        if let Some(settings) = paces {
-            let pace = Pace::new(settings);
-            builder = builder.pace(match &log {
-                Some(log) => pace.with_store(Box::new(JournalSink(Arc::clone(log)))),
-                None => pace,
-            });
+    pub(crate) fn build(py: Python<'_>, (builder, settings): Plan, log: Option<Arc<Shared>>) -> PyResult<Self> {
+        let mut pace = Pace::new(settings);
+        if let Some(log) = &log {
+            pace = pace.with_store(Box::new(JournalSink(Arc::clone(log))));
         }
-        let mut kept = builder.build().map_err(|error| errors::any(py, &error))?;
+        let mut kept = builder.pace(pace).build().map_err(|error| errors::any(py, &error))?;
         if let Some(log) = &log {
             let settled = log.with(fetchwise::journal::Journal::settled)?;
             py.detach(|| settled.wait()).map_err(|error| errors::wait(&error))?;
@@ -194,7 +191,7 @@ impl Fetcher {
     }
 }
 
-/// Returns the builder of a selector with these settings, and the settings of its pace if it has one.
+/// Returns the builder of a selector with these settings, and the settings of its pace.
 pub(crate) fn builder(
     config: Option<&PathBuf>,
     fetchers: Option<&Bound<'_, PyAny>>,

@@ -186,7 +186,7 @@ impl Journal {
 fn blank(config: Option<&Path>) -> Result<Selector, String> {
     let builder = match config {
         Some(path) => Config::load(path).map_err(|error| error.to_string())?.selector(),
-        None => Selector::builder(),
+        None => Selector::builder().without_pace(),
     };
     builder.max_keys(None).build().map_err(|error| error.to_string())
 }

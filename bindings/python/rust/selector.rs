@@ -29,8 +29,9 @@ use fetchwise_bindings_core::select_many::select_many;
 ///
 /// `fetchers` are names or `Fetcher`s; the default is the built-in names. `journal` is a `Journal`, or a directory,
 /// which it then opens. The selector replays its attempts at once and records into it. `config` is a TOML file in the
-/// program's format, and replaces the other settings. With `pace=True`, visits keep a learned pace for each host. A
-/// context manager if it opened its journal itself.
+/// program's format, and replaces the other settings. Visits keep a learned pace for each host unless `pace=False`; a
+/// host that would keep a visit waiting for more than two minutes counts as paused. A context manager if it opened its
+/// journal itself.
 ///
 /// >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
 /// >>> for n in range(10):

@@ -97,7 +97,7 @@ def test_a_fetch_is_driven_to_its_end() -> None:
         return 200, HTML, PAGE
 
     async def main() -> None:
-        selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
+        selector = fetchwise.Selector(fetchers=["direct_access", "playwright"], pace=False)
         async with selector.fetch(
             "https://example.org/app", {"direct_access": direct, "playwright": browser}
         ) as visited:
@@ -122,7 +122,7 @@ def test_exceptions_are_outcomes() -> None:
         raise TimeoutError
 
     async def main() -> None:
-        selector = fetchwise.Selector(fetchers=["direct_access"])
+        selector = fetchwise.Selector(fetchers=["direct_access"], pace=False)
         async with selector.fetch("https://example.org/", {"direct_access": broken}) as visited:
             assert visited.end.error_type == "network_error" and visited.end.requests == 2
         async with selector.fetch("https://example.net/", {"direct_access": slow}) as visited:
@@ -139,7 +139,7 @@ def test_cancelling_gives_the_probe_to_the_next() -> None:
 
     async def main() -> None:
         nonlocal under_way
-        selector = fetchwise.Selector(fetchers=["direct_access"])
+        selector = fetchwise.Selector(fetchers=["direct_access"], pace=False)
         started, leave = asyncio.Event(), asyncio.Event()
 
         async def hanging(url: str, step: fetchwise.Step) -> Any:

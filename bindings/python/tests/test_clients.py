@@ -48,7 +48,7 @@ def test_the_loop_of_the_example(tmp_path: pathlib.Path, count: int) -> None:
     assert len(example.read_text().splitlines()) < 80
     with Origin() as origin:
         urls = [f"{origin.url}/static/{n}" for n in range(count)]
-        command = [sys.executable, str(example), "--data-dir", str(tmp_path), *urls]
+        command = [sys.executable, str(example), "--no-pace", "--data-dir", str(tmp_path), *urls]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr
         delivered = sum(int(line.split()[0]) for line in done.stdout.splitlines() if "delivered" in line)

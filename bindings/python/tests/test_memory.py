@@ -20,7 +20,7 @@ def resident() -> int:
 
 
 def test_a_million_calls_leave_nothing_behind() -> None:
-    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
+    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"], pace=False)
     detector = fetchwise.Detector()
     url = "https://example.org/" + "a" * 20
     name = selector.fetchers[0].name

@@ -119,7 +119,6 @@ def test_a_pace_is_kept_and_curl_is_a_handler(tmp_path: pathlib.Path) -> None:
         seen, stats = crawl(
             origin,
             *(f"/static/{n}" for n in range(6)),
-            FETCHWISE_PACE=True,
             FETCHWISE_DATA_DIR=str(tmp_path),
             FETCHWISE_FETCHERS={"stealth_http": "fetchwise.scrapy.CurlHandler"},
             CONCURRENT_REQUESTS_PER_DOMAIN=8,

@@ -68,7 +68,7 @@ def test_bodies_are_read_in_parallel() -> None:
 
 def test_a_waiting_step_lets_other_threads_run() -> None:
     """Two visits of a cold host: one probes, the other waits for its verdict in another thread."""
-    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
+    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"], pace=False)
     first = selector.visit("https://example.org/1")
     probe = first.next()
     assert probe is not None and probe.is_probe

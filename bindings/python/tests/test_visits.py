@@ -21,7 +21,7 @@ def drive(selector: fetchwise.Selector, url: str, *outcomes: object) -> tuple[li
 
 
 def test_a_shell_goes_to_the_browser_and_a_missing_page_nowhere() -> None:
-    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
+    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"], pace=False)
     shell = fetchwise.Detector().classify(b"<html><body><div id=root></div><script src=/a.js></script></body></html>")
     asked, end = drive(selector, "https://example.org/app", shell, "content")
     assert asked == ["direct_access", "playwright"] and end
@@ -30,7 +30,7 @@ def test_a_shell_goes_to_the_browser_and_a_missing_page_nowhere() -> None:
 
 
 def test_a_transient_failure_has_no_weight_until_its_retry_fails() -> None:
-    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
+    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"], pace=False)
     asked, end = drive(selector, "https://example.org/", ConnectionResetError(), "content")
     assert asked == ["direct_access", "direct_access"] and end
     masses = selector.masses("domain", "example.org", "direct_access")
@@ -38,7 +38,7 @@ def test_a_transient_failure_has_no_weight_until_its_retry_fails() -> None:
 
 
 def test_a_rate_limit_ends_the_visit_and_holds_the_host() -> None:
-    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
+    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"], pace=False)
     answer = fetchwise.Detector().judge(429, {"Retry-After": "60"}, b"<h1>Too many requests</h1>")
     asked, end = drive(selector, "https://example.org/1", answer)
     assert asked == ["direct_access"] and end.is_banned
@@ -55,7 +55,7 @@ def test_a_rate_limit_ends_the_visit_and_holds_the_host() -> None:
 
 
 def test_the_host_that_responds_is_held_and_not_the_one_that_redirects() -> None:
-    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
+    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"], pace=False)
     detector = fetchwise.Detector()
     limited = detector.judge(429, {"Retry-After": "600"}, b"<h1>Slow down</h1>", final_url="https://v.example/1")
     _, end = drive(selector, "https://short.example/1", limited)
@@ -65,7 +65,7 @@ def test_the_host_that_responds_is_held_and_not_the_one_that_redirects() -> None
 
 
 def test_redirects_in_html_are_followed_and_bound() -> None:
-    selector = fetchwise.Selector(fetchers=["direct_access"])
+    selector = fetchwise.Selector(fetchers=["direct_access"], pace=False)
     stub = b"<meta http-equiv=refresh content='0; url=/there'><a href=/there>moved</a>"
     detector = fetchwise.Detector()
     visit = selector.visit("https://example.org/here")
@@ -108,8 +108,31 @@ def test_only_available_fetchers_are_used() -> None:
     assert selector.masses("domain", "example.org", "playwright")["attempts"] == 0
 
 
+def ends(**options: bool) -> list[str]:
+    """Returns the ends of twenty visits of one host, none of which waits."""
+    selector, kinds = fetchwise.Selector(fetchers=["direct_access"], **options), []
+    for n in range(20):
+        visit = selector.visit(f"https://example.org/{n}")
+        while step := visit.next():
+            if step.wait:
+                assert step.reason == "pace" and 0 <= step.seconds <= 1
+                visit.give_up(step)
+            else:
+                visit.report(step, "content")
+        assert visit.end is not None
+        kinds.append(visit.end.kind)
+    return kinds
+
+
+def test_visits_keep_a_pace_unless_it_is_turned_off() -> None:
+    paced = ends()
+    assert paced[0] == "delivered" and "paused" in paced, "twenty pages at once are more than a new host gets"
+    assert "paused" in ends(pace=True)
+    assert set(ends(pace=False)) == {"delivered"}
+
+
 def test_a_pace_delays_requests() -> None:
-    selector = fetchwise.Selector(fetchers=["direct_access"], pace=True)
+    selector = fetchwise.Selector(fetchers=["direct_access"])
     waits = 0
     for n in range(3):
         visit = selector.visit(f"https://example.org/{n}")
@@ -123,8 +146,17 @@ def test_a_pace_delays_requests() -> None:
     assert waits >= 2
 
 
+def test_a_host_that_is_held_for_long_ends_visits_instead_of_keeping_them_waiting() -> None:
+    selector = fetchwise.Selector(fetchers=["direct_access"])
+    answer = fetchwise.Detector().judge(429, {"Retry-After": "600"}, b"<h1>Too many requests</h1>")
+    asked, end = drive(selector, "https://example.org/1", answer)
+    assert asked == ["direct_access"] and end.is_banned
+    _, end = drive(selector, "https://example.org/2")
+    assert (end.kind, end.paused, end.requests) == ("paused", "host", 0)
+
+
 def test_pauses_for_a_framework_that_owns_the_loop(tmp_path: pathlib.Path) -> None:
-    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"], journal=tmp_path)
+    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"], journal=tmp_path, pace=False)
     pauses = fetchwise.Pauses(selector)
     first = pauses.admit("https://example.org/1")
     assert first and first.fetcher == "direct_access" and pauses.admit("https://example.org/1") == first

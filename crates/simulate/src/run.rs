@@ -123,7 +123,7 @@ impl RunContext<'_> {
         };
         let settings = if tags { settings } else { Settings { host_signal_weight: 0.0, ..settings } };
         let specs = (0..self.tools.len()).filter_map(|place| self.world.spec(place));
-        let builder = specs.fold(Selector::builder(), |builder, spec| builder.fetcher(spec));
+        let builder = specs.fold(Selector::builder().without_pace(), |builder, spec| builder.fetcher(spec));
         let begin = Timestamp::from_millis(BEGIN_MS);
         // The simulation judges the choice of fetchers. The random outcome of two equal requests is the same, so
         // retries are off. Pauses postpone a URL, but here each URL comes once, at its time.

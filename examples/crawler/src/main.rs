@@ -155,7 +155,6 @@ impl Crawler {
                     let _ = tokio::time::timeout(left, wait.notified()).await;
                 }
                 Step::End(end) => return page.filter(|_| end.is_delivered()),
-                _ => return None,
             }
         }
     }
@@ -251,9 +250,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "fetchwise" => {
                 let stealth = FetcherSpec { renders: false, ..FetcherSpec::stealth("stealth_http").cost(3.0) };
                 let fetchers = [FetcherSpec::by_name("direct_access"), stealth, FetcherSpec::by_name("playwright")];
-                // The demo sites are on this machine and may be fetched at full speed, so there is no pace here.
-                let selector =
-                    fetchers.into_iter().fold(Selector::builder(), |builder, spec| builder.fetcher(spec)).build()?;
+                // The demo sites are on this machine and may be fetched at full speed.
+                let builder = Selector::builder().without_pace();
+                let selector = fetchers.into_iter().fold(builder, |builder, spec| builder.fetcher(spec)).build()?;
                 Chooser::Fetchwise(Arc::new(selector), Arc::new(Detector::new()))
             }
             name => Chooser::Always(name),

@@ -2,7 +2,8 @@
 //!
 //! spider keeps its part: the frontier, robots.txt, budgets, links, the subscription. Its hook for custom fetchers
 //! (`with_remote_fetcher`) gets each URL, and fetchwise's pipeline decides, fetches, judges, waits and learns. The same
-//! crawl runs first with spider's own client, and the sites count what each was served.
+//! crawl runs first with spider's own client, and the sites count what each was served. The pipeline keeps a pace: each new
+//! host gets two requests per second, then as many as its responses allow.
 //!
 //! `cargo run --release --manifest-path examples/spider/Cargo.toml`
 

@@ -93,7 +93,7 @@ fn refold(dir: &Path, floor_seq: u64, on_progress: ProgressFn<'_>) -> Result<Ref
         _ => return Ok(RefoldReport::NoBase),
     };
     let days = decay.half_life().as_secs_f64() / 86_400.0;
-    let builder = Selector::builder().half_life_days(days).around(decay.landmark()).no_priors();
+    let builder = Selector::builder().without_pace().half_life_days(days).around(decay.landmark()).no_priors();
     let Ok(selector) = builder.build() else { return Ok(RefoldReport::NoBase) };
     // If one of the two was taken by a release that kept no daily counts, there is nothing to compare.
     let lacks_days = stored.lacks_days || base.contents.as_ref().is_some_and(|contents| contents.lacks_days);

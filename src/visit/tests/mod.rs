@@ -62,7 +62,7 @@ impl World {
     fn with(more: impl FnOnce(SelectorBuilder) -> SelectorBuilder) -> Self {
         let (clock, sink) = (Arc::new(Clock::fixed(BEGIN)), RecordingSink::default());
         let names = ["direct_access", "playwright", "playwright_stealth"];
-        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
+        let builder = Selector::builder().without_pace().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
         let builder = names.into_iter().fold(builder, |builder, name| builder.fetcher(FetcherSpec::by_name(name)));
         Self { selector: Arc::new(more(builder).build().unwrap()), clock, sink }
     }
@@ -855,7 +855,7 @@ fn complete_short_pages_of_a_host_outlive_the_process() {
 fn a_304_moves_no_measured_cost() {
     let costs_after = |outcome: Outcome| {
         let measured = |name: &str| FetcherSpec { measures_cost: true, ..FetcherSpec::by_name(name) };
-        let builder = Selector::builder().around(BEGIN).clock(Arc::new(Clock::fixed(BEGIN)));
+        let builder = Selector::builder().without_pace().around(BEGIN).clock(Arc::new(Clock::fixed(BEGIN)));
         let builder = builder.fetcher(measured("direct_access")).fetcher(measured("playwright"));
         let selector = Arc::new(builder.build().unwrap());
         // A host each: one alone has little say in what is common to all.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::selector::{Sink, SinkError};
+use crate::selector::{Sink, SinkError, VisitSettings};
 use crate::visit::*;
 use fetchwise_pace::{Pace, PaceMode, PaceSettings};
 use fetchwise_types::attempt::Attempt;
@@ -45,7 +45,8 @@ type Own = Visit<Arc<Selector>, Url>;
 impl World {
     fn new(settings: PaceSettings) -> Self {
         let (clock, sink) = (Arc::new(Clock::fixed(BEGIN)), RecordingSink::default());
-        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone());
+        let visits = VisitSettings { max_pace_wait: Duration::MAX, ..VisitSettings::default() };
+        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(sink.clone()).visits(visits);
         let builder =
             ["direct_access", "playwright"].into_iter().fold(builder, |b, n| b.fetcher(FetcherSpec::by_name(n)));
         Self { selector: Arc::new(builder.pace(Pace::new(settings)).build().unwrap()), clock, sink }
@@ -343,12 +344,11 @@ fn a_driver_that_does_not_wait_gets_the_time_and_leaves_no_state() {
 
 #[test]
 fn without_a_pace_nothing_waits_and_a_limit_is_a_block() {
-    for mode in [None, Some(PaceMode::Off)] {
+    for is_set_off in [false, true] {
         let clock = Arc::new(Clock::fixed(BEGIN));
-        let mut builder = Selector::builder().around(BEGIN).clock(clock).fetcher(FetcherSpec::by_name("direct_access"));
-        if let Some(mode) = mode {
-            builder = builder.pace(Pace::new(PaceSettings { mode, ..PaceSettings::default() }));
-        }
+        let builder = Selector::builder().around(BEGIN).clock(clock).fetcher(FetcherSpec::by_name("direct_access"));
+        let off = PaceSettings { mode: PaceMode::Off, ..PaceSettings::default() };
+        let builder = if is_set_off { builder.pace(Pace::new(off)) } else { builder.without_pace() };
         let selector = builder.build().unwrap();
         assert!(selector.pace().is_none());
         let url = Url::parse("https://e.org/").unwrap();

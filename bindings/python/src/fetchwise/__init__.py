@@ -19,6 +19,9 @@ The selector, the detector and the log of the Rust library, in this process. A w
             visit.report(step, detector.judge(response.status_code, response.headers, response.content))
     print(visit.end)
 
+A visit keeps a pace: a new host gets two requests per second, then as many as its responses allow. ``pace=False`` turns
+it off.
+
 The integrations ``fetchwise.scrapy``, ``fetchwise.crawlee``, ``fetchwise.httpx`` and ``fetchwise.playwright_fetcher``
 import their frameworks on import.
 """

@@ -13,7 +13,8 @@ Settings of a project::
                              "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"}``.
                              None is Scrapy's own handler; ``"stealth_http": "fetchwise.scrapy.CurlHandler"`` is curl_cffi
 ``FETCHWISE_CONFIG``         a TOML file in the program's format
-``FETCHWISE_PACE``           True makes requests keep a learned pace for each host. AutoThrottle then has no effect
+``FETCHWISE_PACE``           False turns off the learned pace of each host, for AutoThrottle or sites of your own.
+                             Default: True, or the mode in ``FETCHWISE_CONFIG``
 ``FETCHWISE_IDENTITY``       a TOML file with ``[identity]``. Scrapy's own handler then signs each https request (Web Bot
                              Auth); give ``USER_AGENT`` the product token
 ``FETCHWISE_RULES``          a file of custom detection rules
@@ -76,7 +77,7 @@ class Middleware:
             fetchers=None if config else names,
             config=config,
             journal=settings.get("FETCHWISE_DATA_DIR"),
-            pace=settings.getbool("FETCHWISE_PACE") or None,
+            pace=None if settings.get("FETCHWISE_PACE") is None else settings.getbool("FETCHWISE_PACE"),
         )
         self.detector: Detector = Detector(rules=settings.get("FETCHWISE_RULES"))
         self.pauses: Pauses = Pauses(self.selector, fetchers=names)

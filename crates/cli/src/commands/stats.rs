@@ -19,8 +19,8 @@ use fetchwise_serve::json::StatsJson;
 /// Sum up pages, requests, cost, success and blocks
 #[derive(Debug, Args)]
 #[command(after_help = "The cost is in plain requests: a request costs as much as its fetcher does in the config. \
-    `browser only` is the cost of fetching each link with the cheapest browser alone, and `saved` is the share of it \
-    that was not spent.\n\
+    `browser only` is the cost of a request by the cheapest browser for each delivered page, and `saved` is the share \
+    of it that was not spent. Neither has a figure where no page was delivered.\n\
     `success` is the share of the requests that a fetcher is credited with or blamed for: a missing page or an \
     unknown host name counts for none. `blocked` is the share of all requests.\n\
     --decisions shows the kinds of decisions instead, as shares of the requests with a known one. By day or week they \

@@ -172,7 +172,7 @@ impl Settings {
     /// Returns a selector without evidence, for maintenance. It keeps every key, because its evidence goes into a
     /// snapshot.
     pub(crate) fn empty_selector(&self) -> Result<Selector, Failure> {
-        let builder = self.config.selector_with_built_in().around(self.clock.date()).max_keys(None);
+        let builder = self.config.selector_with_built_in().around(self.clock.date()).max_keys(None).without_pace();
         let selector = builder.build().map_err(Failure::usage)?;
         register(&selector, &identity::registrations(self)?);
         Ok(selector)
@@ -185,7 +185,8 @@ impl Settings {
         let (config, clock) = (self.config.clone(), Arc::clone(&self.clock));
         let registrations = identity::registrations(self).unwrap_or_default();
         move || {
-            let selector = config.selector_with_built_in().around(clock.date()).max_keys(None).build()?;
+            let selector =
+                config.selector_with_built_in().around(clock.date()).max_keys(None).without_pace().build()?;
             register(&selector, &registrations);
             Ok(selector)
         }
@@ -204,7 +205,7 @@ impl Settings {
         if self.config.fetchers.is_empty() {
             candidates = self.candidates(&journal::survey(&self.existing_dir()?)?.fetchers);
         }
-        let builder = self.config.selector().around(self.clock.now()).policy(policy);
+        let builder = self.config.selector().around(self.clock.now()).policy(policy).without_pace();
         let builder = builder.portable_priors(self.portable_priors()?);
         candidates.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)
     }

@@ -165,6 +165,7 @@ fn stats_have_pages_costs_and_what_is_missing() {
         with("https://a.org/gone", "direct_access", Some("not_found"), 1, day + 2),
         with("https://b.org/", "direct_access", None, 1, day + 3),
         with("https://b.org/", "direct_access", None, 1, old),
+        with("https://c.org/", "direct_access", Some("not_found"), 1, old),
     ]);
     let rows = |args: &[&str]| place.run(&[&["stats", "--json"], args].concat()).json();
     let numbers = |row: &Value| {
@@ -183,9 +184,15 @@ fn stats_have_pages_costs_and_what_is_missing() {
     };
     let by_cost = rows(&["--by", "domain", "--sort", "cost"]);
     assert_eq!(by_cost[0]["key"], "a.org");
-    assert_eq!(numbers(&by_cost[0]), [3.0, 1.0, 2.0, 1.0, 22.0, 22.0, 40.0, 0.45, 0.5]);
+    assert_eq!(numbers(&by_cost[0]), [3.0, 1.0, 2.0, 1.0, 22.0, 22.0, 20.0, -0.1, 0.5]);
     assert_eq!((&by_cost[0]["fetcher"], &by_cost[1]["fetcher"]), (&json!("playwright"), &json!("direct_access")));
     assert_eq!(numbers(&by_cost[1]), [2.0, 2.0, 2.0, 0.0, 2.0, 1.0, 40.0, 0.95, 1.0]);
+    // Nothing was delivered, so nothing can have been saved.
+    let nothing = &rows(&["--domain", "c.org"])[0];
+    assert_eq!(
+        (&nothing["cost"], &nothing["browser_only_cost"], &nothing["saved"]),
+        (&json!(1.0), &json!(null), &json!(null))
+    );
     // The range and the limit.
     assert_eq!(rows(&["--by", "domain", "--sort", "cost", "--limit", "1"]).len(), 1);
     assert_eq!(rows(&["--since", "2d"])[0]["attempts"], 4);
@@ -196,12 +203,12 @@ fn stats_have_pages_costs_and_what_is_missing() {
     let keys: Vec<_> = outcomes.iter().map(|row| row["key"].as_str().unwrap()).collect();
     assert_eq!(keys, ["content", "not_found", "wrong_tool"]);
     let shown = place.run(&["stats", "--by", "domain"]).stdout;
-    assert!(shown.contains("browser only") && shown.contains("45.0 %"), "{shown}");
+    assert!(shown.contains("browser only") && shown.contains("-10.0 %"), "{shown}");
     assert!(place.run(&["stats", "--decisions"]).stdout.contains("inferred"));
     // A configured cost counts instead of the class's.
     let config = "[[fetcher]]\nname = \"playwright\"\ncost = 30\n[[fetcher]]\nname = \"direct_access\"\n";
     let dear = rows(&["--config", &place.write("costs.toml", config)]);
-    assert_eq!((dear[0]["cost"].as_f64(), dear[0]["browser_only_cost"].as_f64()), (Some(34.0), Some(120.0)));
+    assert_eq!((dear[0]["cost"].as_f64(), dear[0]["browser_only_cost"].as_f64()), (Some(35.0), Some(90.0)));
     let late = place.run(&["stats", "--since", "1d", "--until", "2d"]);
     assert_eq!((late.code, late.stderr.contains("--since is later than --until")), (2, true));
 }

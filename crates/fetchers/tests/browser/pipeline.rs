@@ -22,6 +22,7 @@ async fn a_react_shell_is_rendered_and_the_site_is_remembered_for_the_browser() 
     let browser =
         Arc::new(BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard.clone())).unwrap());
     let selector = Selector::builder()
+        .without_pace()
         .fetcher(FetcherSpec::by_name("direct_access"))
         .fetcher(FetcherSpec::by_name("playwright"))
         .visits(VisitSettings { deadline: Duration::from_secs(60), ..VisitSettings::default() })
@@ -62,7 +63,7 @@ async fn a_short_page_costs_one_render_and_other_pages_of_the_site_one_request_e
     let browser =
         Arc::new(BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard.clone())).unwrap());
     let selector = ["direct_access", "playwright"].map(FetcherSpec::by_name);
-    let selector = selector.into_iter().fold(Selector::builder(), |builder, spec| builder.fetcher(spec));
+    let selector = selector.into_iter().fold(Selector::builder().without_pace(), |builder, spec| builder.fetcher(spec));
     let pipeline = Pipeline::builder(Arc::new(selector.build().unwrap()))
         .fetcher(Arc::new(HttpFetcher::new(guard).unwrap()))
         .fetcher(Arc::clone(&browser) as _)

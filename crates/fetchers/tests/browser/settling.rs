@@ -105,7 +105,8 @@ async fn a_renderer_without_processor_time_is_no_failure_of_its_fetcher() {
     let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
     let browser = Arc::new(BrowserFetcher::new(program, patient(), Dialer::new(guard)).unwrap());
     let visits = VisitSettings { deadline: Duration::from_secs(60), ..VisitSettings::default() };
-    let selector = Selector::builder().fetcher(FetcherSpec::by_name("playwright")).visits(visits).build().unwrap();
+    let selector =
+        Selector::builder().without_pace().fetcher(FetcherSpec::by_name("playwright")).visits(visits).build().unwrap();
     let selector = Arc::new(selector);
     let pipeline = Pipeline::builder(Arc::clone(&selector)).fetcher(Arc::clone(&browser) as _).build().unwrap();
     let link = Link::new(site.url("/").to_string());

@@ -250,6 +250,7 @@ impl World {
         let archive = WebArchive::start(ARCHIVE, captures.into_iter().collect()).unwrap();
         let (events, clock) = (RecordedEvents::default(), Arc::new(Clock::fixed(Timestamp::now())));
         let selector = Selector::builder()
+            .without_pace()
             .sink(events.clone())
             .clock(clock)
             .fetcher(FetcherSpec::by_name("direct_access"))

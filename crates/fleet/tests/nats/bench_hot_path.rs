@@ -37,7 +37,8 @@ struct Node {
 impl Node {
     fn new(dir: &Path, urls: Vec<String>) -> Self {
         let (journal, _) = Journal::open(dir, JournalOptions::default().durability(Durability::Os)).unwrap();
-        let selector = Selector::builder().around(Timestamp::now()).clock(Arc::new(Clock::System)).build().unwrap();
+        let selector =
+            Selector::builder().without_pace().around(Timestamp::now()).clock(Arc::new(Clock::System)).build().unwrap();
         let (mut rng, now) = (TestRng(3), Timestamp::now().as_millis() - NOW.as_millis());
         for _ in 0..KNOWN {
             selector.observe(&attempt(&mut rng, SITES, now));

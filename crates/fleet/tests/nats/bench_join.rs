@@ -28,7 +28,7 @@ const SITES: u64 = 1_000_000;
 
 /// Returns the evidence of another node: each site with one attempt, some with more.
 fn peer_evidence(node_id: u8, now: Timestamp) -> Selector {
-    let selector = Selector::builder().around(now).max_keys(None).build().unwrap();
+    let selector = Selector::builder().without_pace().around(now).max_keys(None).build().unwrap();
     let mut rng = TestRng(u64::from(node_id));
     for site in 0..SITES {
         for page in 0..1 + u64::from(rng.below(4) == 0) {
@@ -87,7 +87,7 @@ async fn ten_nodes_of_a_million_sites_each() {
     }
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
-    let selector = Arc::new(Selector::builder().around(now).max_keys(None).build().unwrap());
+    let selector = Arc::new(Selector::builder().without_pace().around(now).max_keys(None).build().unwrap());
     // Building the snapshots does not count.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     let before = peak_mib();

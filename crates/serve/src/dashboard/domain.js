@@ -85,7 +85,7 @@ export class DomainView {
       ["Fetcher", row.fetcher ?? NONE, row.fetcher === null ? "no page was delivered yet" : "delivered the newest page"],
       ["Pages", compact(row.delivered), `${count(row.attempts)} requests, ${count(board.recent)} in the last 10 min`],
       ["Cost", compact(row.cost), "plain requests"],
-      ["Cost per page", fixed(row.cost_per_page), row.saved === null ? "" : `${percent(Math.abs(row.saved))} ${row.saved >= 0 ? "less" : "more"} than a browser for each link`],
+      ["Cost per page", fixed(row.cost_per_page), row.saved === null ? "" : `${percent(Math.abs(row.saved))} ${row.saved >= 0 ? "less" : "more"} than a browser for each page`],
       ["Delivered", percent(row.success_rate), `${count(row.missing)} missing pages left out`],
       ["Blocked", percent(row.ban_rate), `${count(row.banned)} requests`],
     ];

@@ -184,10 +184,10 @@ function change({ before, after }, up, relative, half) {
   return [el("span", { class: `change ${tone}` }, el("span", { "aria-hidden": "true" }, `${mark} `), word, text), ` compared with the ${half} before`];
 }
 
-/** What a browser for every page would have cost in the period of `board`, as two bars; none without a browser. */
+/** What a browser for every delivered page would have cost in the period of `board`, as two bars; none without a browser or a page. */
 export function otherwise(board) {
-  const [spent, visits] = [sum(board.series.cost), sum(board.series.visits)];
-  const browser = board.browser_request_cost === null ? 0 : visits * board.browser_request_cost;
+  const [spent, pages] = [sum(board.series.cost), sum(board.series.delivered)];
+  const browser = board.browser_request_cost === null ? 0 : pages * board.browser_request_cost;
   if (spent <= 0 || browser <= 0) return null;
   const saved = 1 - spent / browser;
   const most = Math.max(spent, browser);
@@ -198,6 +198,6 @@ export function otherwise(board) {
   };
   return [
     el("p", { class: "saved" }, el("span", { class: `big ${saved >= 0 ? "better" : "worse"}` }, percent(Math.abs(saved))), el("span", {}, `${saved >= 0 ? "saved" : "more spent"} in the last ${LENGTHS[board.range] ?? "hour"}`)),
-    el("dl", {}, bar("fetchwise", spent, "good"), bar("A browser for every link", browser, "given")),
+    el("dl", {}, bar("fetchwise", spent, "good"), bar("A browser for every page", browser, "given")),
   ];
 }

@@ -25,9 +25,9 @@ pub struct StatsJson<'a> {
     /// The cost of the requests, in plain requests.
     cost: f64,
     cost_per_page: Option<f64>,
-    /// The cost of a browser for each visit; none without a browser.
+    /// The cost of a browser for each delivered page; none without a browser or a page.
     pub browser_only_cost: Option<f64>,
-    /// The share of it that was not spent.
+    /// The share of it that was not spent; negative if more was spent.
     pub saved: Option<f64>,
     /// The fetcher of the newest delivered page.
     fetcher: Option<&'a str>,

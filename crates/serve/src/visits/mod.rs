@@ -156,8 +156,6 @@ impl Visits {
                 }
                 Step::Wait(wait) => VisitState::Waits(wait),
                 Step::End(end) => self.ended(end),
-                // The library has no other steps; an unknown one leaves the visit open.
-                _ => VisitState::Open,
             };
         }
         active.signature = match (&active.state, self.signer.get(), slot.client) {

@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn an_attempt_arrives_after_the_delay_and_a_block_sooner() {
-        let selector = Selector::builder().build().unwrap();
+        let selector = Selector::builder().without_pace().build().unwrap();
         let origins = vec![NodeId::from_bytes([1; 16]), NodeId::from_bytes([2; 16])];
         let mut wire = MessageBroker::new(origins.clone(), 2000);
         wire.record(0, &attempt(0), &selector, 0).unwrap();

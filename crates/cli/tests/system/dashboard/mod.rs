@@ -286,7 +286,7 @@ fn what_needs_attention_comes_first_with_its_reason() {
     let board = server.get("/v1/dashboard");
     let sum =
         |field: &str| -> f64 { board["series"][field].as_array().unwrap().iter().map(|n| n.as_f64().unwrap()).sum() };
-    let browser = sum("visits") * board["browser_request_cost"].as_f64().unwrap();
+    let browser = sum("delivered") * board["browser_request_cost"].as_f64().unwrap();
     let cost = text(&mut chrome, "#otherwise");
     assert!(cost.contains(&format!("{:.1} %saved", 100.0 * (1.0 - sum("cost") / browser))), "{cost}");
     assert!(cost.contains(&format!("fetchwise{:.0} plain requests", sum("cost"))), "{cost}");

@@ -33,7 +33,7 @@ impl CrawlingNode {
         let (journal, _) = Journal::open(dir, JournalOptions::default().durability(Durability::Os)).unwrap();
         let journal = Arc::new(journal);
         let backoff = BackoffSettings { blocked_base: FIRST, ..BackoffSettings::default() };
-        let builder = Selector::builder().clock(Arc::clone(clock)).around(clock.now()).backoff(backoff);
+        let builder = Selector::builder().without_pace().clock(Arc::clone(clock)).around(clock.now()).backoff(backoff);
         let selector = Arc::new(builder.sink(Arc::clone(&journal)).build().unwrap());
         journal::load(dir, &selector, clock.now()).unwrap();
         let (own, learner) = (Arc::clone(&journal), Arc::clone(&selector));

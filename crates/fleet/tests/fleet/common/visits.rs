@@ -50,7 +50,13 @@ impl Drop for Heartbeats {
 
 pub(crate) fn sharer(transport: Arc<dyn Transport>, own: NodeId, clock: &Arc<Clock>, egress: &str) -> Sharer {
     let backoff = BackoffSettings { blocked_base: PAUSE, ..BackoffSettings::default() };
-    let selector = Selector::builder().clock(Arc::clone(clock)).around(clock.now()).backoff(backoff).build().unwrap();
+    let selector = Selector::builder()
+        .without_pace()
+        .clock(Arc::clone(clock))
+        .around(clock.now())
+        .backoff(backoff)
+        .build()
+        .unwrap();
     let selector = Arc::new(selector);
     let heartbeats = Heartbeats::start(Arc::clone(&transport), own, Heartbeat::default());
     let hosts = SharedHosts::share(Arc::clone(&selector), transport, own, egress).unwrap();
@@ -77,7 +83,6 @@ pub(crate) async fn goes(visit: &mut Own) -> Result<Fetch<Arc<Selector>>, VisitO
             Step::Fetch(fetch) => return Ok(fetch),
             Step::End(end) => return Err(end.how),
             Step::Wait(mut wait) => drop(tokio::time::timeout(Duration::from_secs(1), wait.notified()).await),
-            other => unreachable!("there are no other steps: {other:?}"),
         }
     }
 }

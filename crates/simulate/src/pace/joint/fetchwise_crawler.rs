@@ -16,6 +16,7 @@ use std::time::Duration;
 use fetchwise::Selector;
 use fetchwise::fetch_result::{Block, FetchResult, Outcome};
 use fetchwise::pace::{Pace, PaceSettings};
+use fetchwise::selector::VisitSettings;
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait, WaitReason};
 use url::Url;
@@ -76,8 +77,10 @@ impl FetchwiseCrawler {
     pub(super) fn new(world: &JointWorld, is_paced: bool) -> Result<Self, SimulateError> {
         let clock = Arc::new(Clock::fixed(time(0)));
         let specs = (0..world.fetchers.len()).filter_map(|place| world.spec(place));
-        let mut builder = specs.fold(Selector::builder(), |builder, spec| builder.fetcher(spec));
+        let mut builder = specs.fold(Selector::builder().without_pace(), |builder, spec| builder.fetcher(spec));
         if is_paced {
+            // The crawler keeps its own list of waiting URLs.
+            builder = builder.visits(VisitSettings { max_pace_wait: Duration::MAX, ..VisitSettings::default() });
             builder = builder.pace(Pace::new(PaceSettings { max_parallel: world.parallel, ..PaceSettings::default() }));
         }
         let selector = builder.around(time(0)).clock(Arc::clone(&clock)).build()?;
@@ -154,7 +157,6 @@ impl FetchwiseCrawler {
                 self.ended(url, failures, &end, now);
                 None
             }
-            _ => None,
         }
     }
 
