@@ -107,7 +107,7 @@ async fn request_rules(
         return Ok(rules);
     }
     let domain = domain_of(location.host_str().unwrap_or_default());
-    if let Some(until) = pipeline.selector.host_pause(domain).filter(|until| *until > now) {
+    if let Some(until) = pause_beyond_pace(pipeline, domain, now) {
         let message = format!("the host is paused for another {} s", until.since(now).as_secs());
         return Err(Box::new(Report { paused_until: Some(until), ..Report::without_request(Report::PAUSED, message) }));
     }
@@ -132,6 +132,12 @@ async fn request_rules(
         }
     }
     Ok(robots.keep(origin, rules))
+}
+
+/// Returns the end of the host's pause; none for a hold of its pace, which the permit waits for.
+pub(super) fn pause_beyond_pace(pipeline: &Pipeline, domain: &str, now: Timestamp) -> Option<Timestamp> {
+    let selector = &pipeline.selector;
+    selector.host_pause(domain).filter(|until| *until > now && !selector.is_pace_hold(domain, *until, now))
 }
 
 /// Waits for a permit in the host's pace, which a robots.txt needs like any page.

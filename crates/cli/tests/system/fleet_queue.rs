@@ -120,6 +120,10 @@ impl TestPool {
 
     /// Starts a node that fetches from the queue, with its name as user agent.
     fn start(&self, url: &str, name: &str, rate: f64) -> Node {
+        self.start_with(url, name, rate, &[])
+    }
+
+    fn start_with(&self, url: &str, name: &str, rate: f64, options: &[&str]) -> Node {
         let config = format!(
             "[http]\nuser_agent = \"{name}\"\n[pace]\nmode = \"fixed\"\ninitial_rate = {rate}\nmax_rate = 1000.0\n"
         );
@@ -129,6 +133,7 @@ impl TestPool {
         let child = self
             .command(url, name)
             .args(words)
+            .args(options)
             .args(["--config", &format!("{name}.toml")])
             .stdout(File::create(&results).unwrap())
             .stderr(File::create(self.path(&format!("{name}.err"))).unwrap())
@@ -267,4 +272,19 @@ fn a_queue_is_filled_line_by_line_and_emptied_by_its_nodes() {
     assert_eq!(pool.enqueue(&sites.links(70)[61..])["enqueued"], 9);
     let mut other = pool.start(&url, "other", 50.0);
     assert_eq!((other.finish(), other.count()), (Some(0), 9));
+}
+
+/// Every link that the pace of its host did not admit at once ended as `paused`, and was acknowledged.
+#[test]
+fn no_link_of_a_queue_is_lost_because_the_run_waits_for_no_pause() {
+    if !crate::brokers::is_available() {
+        return;
+    }
+    let (pool, sites) = (TestPool::new(), Sites::start(1));
+    assert_eq!(pool.enqueue(&sites.links(12))["enqueued"], 12);
+    let mut node = pool.start_with(&pool.servers.urls()[0], "node", 4.0, &["--wait", "0"]);
+    assert_eq!(node.finish(), Some(0), "{}", std::fs::read_to_string(pool.path("node.err")).unwrap());
+    let mut results = BTreeMap::new();
+    add_results(&node.results, &mut results);
+    assert_eq!(results.len(), 12, "{results:?}");
 }
