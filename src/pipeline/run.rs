@@ -62,7 +62,7 @@ async fn run_permitted(
     (url, terms): (&Url, &[Term]),
     link_slot: &LinkSlot,
 ) -> Report {
-    let earlier = cache::earlier(pipeline, url);
+    let earlier = cache::earlier(pipeline, url).await;
     if let Some(report) = earlier.as_ref().and_then(|earlier| cache::fresh(pipeline, terms, earlier)) {
         return report;
     }
