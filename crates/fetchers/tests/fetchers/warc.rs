@@ -357,7 +357,7 @@ fn a_page_whose_earlier_record_was_cut_off_is_stored_again() {
 /// An index knew the indexed part of an archive by the archive's name: the beginning of another archive of that name was
 /// never indexed, and the lines of the former one stayed.
 #[test]
-fn another_archive_of_the_same_name_is_indexed_anew() {
+fn another_archive_of_the_same_name_is_indexed_from_its_start() {
     for name in NAMES {
         let dir = tempfile::tempdir().unwrap();
         let (path, index) = (dir.path().join(name), dir.path().join("index.cdxj"));

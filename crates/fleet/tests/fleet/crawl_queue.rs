@@ -381,7 +381,7 @@ async fn nobody_waits_for_messages_that_no_node_reads() {
     let event = node.event().await;
     assert!(matches!(event, QueueEvent::Drained { unreadable: 2 }), "{event:?}");
     let left = node.transport.work_queues().unwrap().content(QUEUE).await.unwrap();
-    assert_eq!(left.links, 2, "they stay for whoever put them there");
+    assert_eq!(left.links, 2, "they stay for the program that put them there");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -359,7 +359,7 @@ pub fn identity(url: &Url) -> &str {
     &url[..Position::AfterQuery]
 }
 
-/// Returns the text of a URL without its user and password, for people: a text that is no URL may contain them, too.
+/// Returns the text of a URL without its user and password, for people. An invalid URL may contain them, too.
 ///
 /// ```
 /// use fetchwise_types::heuristic::url::without_user;

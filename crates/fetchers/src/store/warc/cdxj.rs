@@ -36,8 +36,8 @@ struct IndexFields {
 }
 
 /// Updates the index at `index` from the files of an archive. Returns the number of new lines. A file that is no longer
-/// the one that was indexed is indexed anew. Cost: reading the new part of the archive, or all of it if it is compressed;
-/// memory for the new lines.
+/// the one that was indexed is indexed from its start. Cost: reading the new part of the archive, or all of it if it is
+/// compressed; memory for the new lines.
 ///
 /// # Errors
 /// Fails if a file cannot be read or written, or if `index` is not a CDXJ file.
