@@ -2,7 +2,7 @@
 //! for the next crawl.
 //!
 //! Invariants: validators belong to a page that a plain fetcher brought without a redirect and that was judged content.
-//! A body that the store no longer has is requested in full. So is a page whose terms are unknown, in a crawl with
+//! A body that the store no longer has as it stored it is requested in full. So is a page whose terms are unknown, in a crawl with
 //! purposes. A response that reserves its page ends the earlier entry.
 //!
 //! Must not know: where validators and bodies are.
@@ -20,16 +20,19 @@ use fetchwise_types::fetch_result::{FetchResult, Outcome};
 use fetchwise_types::registry::{Class, FetcherId};
 
 /// Returns the earlier response of `url`, if it can stand for a new one. In a crawl with purposes its terms are known.
-pub(super) fn earlier(pipeline: &Pipeline, url: &Url) -> Option<CachedPage> {
+pub(super) async fn earlier(pipeline: &Pipeline, url: &Url) -> Option<CachedPage> {
     let page = pipeline.validators.as_ref()?.get(url)?;
-    let is_held = match (&pipeline.store, &page.body) {
-        (Some(store), Some(body)) => store.holds(body),
-        // A caller that keeps no bodies misses none.
-        (None, _) => true,
-        (Some(_), None) => false,
-    };
     let is_judged = page.terms.is_some() || pipeline.consent.purposes.is_empty();
-    (is_held && is_judged && !page.is_expired(pipeline.selector.clock().date())).then_some(page)
+    let is_usable = is_judged && !page.is_expired(pipeline.selector.clock().date());
+    (is_usable && is_held(pipeline, page.body.clone()).await).then_some(page)
+}
+
+/// Returns whether the body of an earlier response is still there.
+async fn is_held(pipeline: &Pipeline, body: Option<StoredBody>) -> bool {
+    // A caller that keeps no bodies misses none.
+    let Some(store) = pipeline.store.clone() else { return true };
+    let Some(body) = body else { return false };
+    tokio::task::spawn_blocking(move || store.holds(&body)).await.unwrap_or(false)
 }
 
 /// Returns the report of a page that is not requested because it is fresh. The terms that it came with still hold,

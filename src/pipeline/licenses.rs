@@ -54,7 +54,7 @@ async fn read(pipeline: &Pipeline, robots: &RobotsTxt, location: &Url, link_slot
         return Some(Arc::clone(&known.terms));
     }
     let domain = domain_of(location.host_str().unwrap_or_default());
-    if pipeline.selector.host_pause(domain).is_some_and(|until| until > now) {
+    if robots::pause_beyond_pace(pipeline, domain, now).is_some() {
         return None;
     }
     let permit = robots::pace_permit(pipeline, link_slot, domain).await.ok()?;

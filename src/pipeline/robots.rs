@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use url::Url;
 
 use super::link_slot::LinkSlot;
+use super::local_delay::LocalDelay;
 use super::wait::pause;
 use super::{CrawlDelayCut, GRACE, Link, Pipeline, Report, consent};
 use crate::backoff::retry_after;
@@ -27,6 +28,9 @@ use fetchwise_types::fetch_result::Outcome;
 use fetchwise_types::heuristic::url::domain_of;
 use fetchwise_types::response::header;
 use fetchwise_types::time::Timestamp;
+
+/// The wait before a request is made again that this machine is to blame for.
+const LOCAL_FAULT_WAIT: Duration = Duration::from_millis(250);
 
 /// Checks whether its origin's robots.txt lets `link` be fetched. Returns its terms for the link, as far as the file was
 /// read.
@@ -107,7 +111,7 @@ async fn request_rules(
         return Ok(rules);
     }
     let domain = domain_of(location.host_str().unwrap_or_default());
-    if let Some(until) = pipeline.selector.host_pause(domain).filter(|until| *until > now) {
+    if let Some(until) = pause_beyond_pace(pipeline, domain, now) {
         let message = format!("the host is paused for another {} s", until.since(now).as_secs());
         return Err(Box::new(Report { paused_until: Some(until), ..Report::without_request(Report::PAUSED, message) }));
     }
@@ -132,6 +136,12 @@ async fn request_rules(
         }
     }
     Ok(robots.keep(origin, rules))
+}
+
+/// Returns the end of the host's pause; none for a hold of its pace, which the permit waits for.
+pub(super) fn pause_beyond_pace(pipeline: &Pipeline, domain: &str, now: Timestamp) -> Option<Timestamp> {
+    let selector = &pipeline.selector;
+    selector.host_pause(domain).filter(|until| *until > now && !selector.is_pace_hold(domain, *until, now))
 }
 
 /// Waits for a permit in the host's pace, which a robots.txt needs like any page.
@@ -189,8 +199,24 @@ pub(super) fn report_to_pace(
     }
 }
 
-/// Requests a robots.txt, or a file that one names, of at most `max_body` bytes.
+/// Requests a robots.txt, or a file that one names, of at most `max_body` bytes. A request that this machine is to blame
+/// for is made once more.
 pub(super) async fn request(
+    pipeline: &Pipeline,
+    robots: &RobotsTxt,
+    location: &Url,
+    max_body: u64,
+) -> Result<Response, FetchError> {
+    match request_once(pipeline, robots, location, max_body).await {
+        Err(error) if error.local => {
+            tokio::time::sleep(LOCAL_FAULT_WAIT).await;
+            request_once(pipeline, robots, location, max_body).await
+        }
+        answer => answer,
+    }
+}
+
+async fn request_once(
     pipeline: &Pipeline,
     robots: &RobotsTxt,
     location: &Url,
@@ -205,11 +231,11 @@ pub(super) async fn request(
     };
     let begun = Instant::now();
     let request = Request::new(location, &limits);
-    match tokio::time::timeout(limits.deadline + GRACE, robots.fetcher().fetch(request)).await {
-        Ok(answer) => answer,
-        Err(_) => {
-            let message = format!("no response within {} s", limits.deadline.as_secs_f64());
-            Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed()))
-        }
-    }
+    let mut local_delay = LocalDelay::default();
+    let asking = local_delay.measure(robots.fetcher().fetch(request));
+    let answer = tokio::time::timeout(limits.deadline + GRACE, asking).await.unwrap_or_else(|_| {
+        let message = format!("no response within {} s", limits.deadline.as_secs_f64());
+        Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed()))
+    });
+    local_delay.attribute(answer, limits.deadline)
 }

@@ -5,15 +5,16 @@
 //! Must not know: how to decide, judge or record. The visit does that.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use url::Url;
 
 use super::gate::Gate;
 use super::link_slot::LinkSlot;
+use super::local_delay::LocalDelay;
 use super::wait::{self, pause};
-use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, cache, consent, licenses, local_delay, robots};
+use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, cache, consent, licenses, robots};
 use crate::router::Mode;
 use crate::selector::Selector;
 use crate::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait, WaitScope};
@@ -62,7 +63,7 @@ async fn run_permitted(
     (url, terms): (&Url, &[Term]),
     link_slot: &LinkSlot,
 ) -> Report {
-    let earlier = cache::earlier(pipeline, url);
+    let earlier = cache::earlier(pipeline, url).await;
     if let Some(report) = earlier.as_ref().and_then(|earlier| cache::fresh(pipeline, terms, earlier)) {
         return report;
     }
@@ -136,18 +137,17 @@ async fn drive(
                 let admission = (!is_archive).then_some(&gate as &dyn RedirectGate);
                 let validators = asked_again.map(|earlier| &earlier.validators).filter(|known| !known.is_empty());
                 let request = Request { gate: admission, validators, ..Request::new(&asked, &limits) };
-                let (result, local_delay) = {
+                let mut local_delay = LocalDelay::default();
+                let result = {
                     // The span ends with the request, before its result is judged.
                     let span = begun_span;
-                    let asking = local_delay::measured(span.around(fetcher.fetch(request)));
-                    let result = match within(limits.deadline + GRACE, admission, asking).await {
-                        Some(result) => result,
-                        None => {
-                            let message = format!("no response within {} s", limits.deadline.as_secs_f64());
-                            (Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed())), Duration::ZERO)
-                        }
-                    };
-                    match &result.0 {
+                    let asking = local_delay.measure(span.around(fetcher.fetch(request)));
+                    let result = within(limits.deadline + GRACE, admission, asking).await.unwrap_or_else(|| {
+                        let message = format!("no response within {} s", limits.deadline.as_secs_f64());
+                        Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed()))
+                    });
+                    let result = local_delay.attribute(result, limits.deadline);
+                    match &result {
                         Ok(response) => span.fetched(response.status, response.body.len(), &response.final_url),
                         Err(error) => span.not_fetched(error),
                     }
@@ -176,7 +176,7 @@ async fn drive(
                         let mut answer = unchanged.unwrap_or_else(|| judge(pipeline, &response, &asked));
                         answer.requests = requests(&response);
                         answer.unanswered = std::mem::take(&mut response.unanswered);
-                        answer.local_delay = Some(local_delay);
+                        answer.local_delay = Some(local_delay.average());
                         let confirmed = asked_again.filter(|_| is_not_modified);
                         page_terms = consent::apply(pipeline, terms, (&response, confirmed), &mut answer);
                         page_consent = answer.consent.clone();

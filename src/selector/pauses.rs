@@ -1,6 +1,7 @@
 //! Pauses of hosts and half-open trials of fetchers, as atomics in the host's entry.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Selector;
 use crate::backoff::LinkState;
@@ -8,6 +9,7 @@ use crate::evidence::{Breaker, Key};
 use crate::metrics::recorder::PauseCause;
 use crate::pause_coordination::PauseCoordinator;
 use crate::state::host_pauses::{PauseReason, PauseStore, TrialRole};
+use fetchwise_pace::Scope;
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
@@ -32,6 +34,13 @@ impl Selector {
     pub fn host_pause(&self, domain: &str) -> Option<Timestamp> {
         let guard = self.evidence.guard();
         self.evidence.entry(Key::domain(domain), &guard)?.paused_until()
+    }
+
+    /// Returns whether the host's pause until `until` is only the hold of its pace, for which links wait.
+    pub(crate) fn is_pace_hold(&self, domain: &str, until: Timestamp, now: Timestamp) -> bool {
+        let hold = self.pace().and_then(|pace| pace.hold(Scope::host(domain), now));
+        // A hold that outlived its process is stored in whole seconds.
+        hold.is_some_and(|hold| hold.saturating_add(Duration::from_secs(1)) >= until)
     }
 
     /// Pauses the host of `domain`, or lifts its pause.

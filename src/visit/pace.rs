@@ -135,14 +135,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Returns the wait for the pace's own hold, if the host's pause until `until` is that hold.
     pub(super) fn pace_holds_until(&self, domain: &str, until: Timestamp, now: Timestamp) -> Option<Wait> {
-        let pace = self.selector.pace()?;
-        // A hold that outlived its process is stored in whole seconds.
-        let hold = pace.hold(Scope::host(domain), now)?;
-        (hold.saturating_add(Duration::from_secs(1)) >= until).then_some(Wait {
-            until,
-            reason: WaitReason::Pace,
-            listener: None,
-        })
+        let is_hold = self.selector.is_pace_hold(domain, until, now);
+        is_hold.then_some(Wait { until, reason: WaitReason::Pace, listener: None })
     }
 
     /// Returns whether the host recently served the fetcher of `by`, or any fetcher if `None`. A block then concerns

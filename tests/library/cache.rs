@@ -1,6 +1,6 @@
 //! Validators against servers on loopback: which requests carry them, and what an unchanged page costs and changes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use fetchwise::registry::FetcherSpec;
 use fetchwise::response::header;
 use fetchwise::robots::RobotsTxt;
 use fetchwise::selector::SelectContext;
-use fetchwise::store::Store;
 use fetchwise::store::files::Files;
 use fetchwise::store::validators::ValidatorLog;
 use fetchwise::store::warc::Warc;
+use fetchwise::store::{Delivered, Store, StoredBody};
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_testsite::origin::{Origin, ReceivedRequest, Site};
 
@@ -179,6 +179,67 @@ async fn a_missing_body_and_an_old_one_are_fetched_in_full() {
     assert!(!world.fetch("/a").await.not_modified, "a full fetch every 30 days, whatever the 304s say");
 }
 
+/// A file counted as the body of an unchanged page by its name, whatever was in it.
+#[tokio::test]
+async fn a_body_that_was_cut_emptied_or_overwritten_is_fetched_in_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = in_files(UNCHANGED, CacheUse::Revalidate, dir.path());
+    let file = world.fetch("/a").await.file.unwrap();
+    let whole = std::fs::read(&file).unwrap();
+    let mut other = whole.clone();
+    other[0] ^= 1;
+    for (what, broken) in [("cut", &whole[..whole.len() / 2]), ("emptied", &[][..]), ("overwritten", &other[..])] {
+        std::fs::write(&file, broken).unwrap();
+        let before = world.conditional();
+        let report = world.fetch("/a").await;
+        assert!(report.success && !report.not_modified, "{what}: {report:?}");
+        assert_eq!((std::fs::read(&file).unwrap(), world.conditional()), (whole.clone(), before), "{what}");
+        assert!(world.fetch("/a").await.not_modified, "{what}: the new body is there");
+    }
+}
+
+#[tokio::test]
+async fn a_fresh_page_whose_body_was_overwritten_is_requested() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = in_files(Site::Validators { max_age: Some(60), version: 0 }, CacheUse::Fresh, dir.path());
+    let file = world.fetch("/a").await.file.unwrap();
+    assert_eq!(world.fetch("/a").await.requests, 0);
+    std::fs::write(&file, "another page").unwrap();
+    let report = world.fetch("/a").await;
+    assert!(report.success && !report.not_modified && report.requests == 1, "{report:?}");
+}
+
+/// A store whose bodies vanish once it has said that it holds them.
+struct Vanishing(Files);
+
+impl Store for Vanishing {
+    fn put(&self, page: &Delivered<'_>) -> std::io::Result<PathBuf> {
+        self.0.put(page)
+    }
+
+    fn holds(&self, body: &StoredBody) -> bool {
+        let is_held = self.0.holds(body);
+        std::fs::write(&body.file, "").unwrap();
+        is_held
+    }
+
+    fn put_not_modified(&self, page: &Delivered<'_>, earlier: &StoredBody) -> std::io::Result<()> {
+        self.0.put_not_modified(page, earlier)
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_vanishes_before_the_304_comes_is_not_claimed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Vanishing(Files::new(dir.path().join("pages")).unwrap());
+    let world = world(UNCHANGED, CacheUse::Revalidate, dir.path(), Some(Arc::new(store)));
+    world.fetch("/a").await;
+    let report = world.fetch("/a").await;
+    assert_eq!((report.success, report.error_type, report.status), (false, Some(Report::STORE_ERROR), Some(304)));
+    let again = world.fetch("/a").await;
+    assert!(again.success && !again.not_modified, "{again:?}");
+}
+
 #[tokio::test]
 async fn a_fresh_page_is_not_requested() {
     let dir = tempfile::tempdir().unwrap();
@@ -235,6 +296,47 @@ async fn an_archive_gets_a_revisit_that_names_the_earlier_record() {
         "If-None-Match: ",
     ] {
         assert!(revisit.contains(line), "{line}: {revisit}");
+    }
+}
+
+/// Crawls three pages into an archive. Returns which of them were unchanged.
+async fn crawl(origin: &mut Option<Origin>, dir: &Path, archive: &Path) -> [bool; 3] {
+    let mut world = world(UNCHANGED, CacheUse::Revalidate, dir, Some(Arc::new(Warc::open(archive).unwrap())));
+    if let Some(origin) = origin.take() {
+        world.origin = origin;
+    }
+    let mut unchanged = [false; 3];
+    for (n, unchanged) in unchanged.iter_mut().enumerate() {
+        let report = world.fetch(&format!("/a/{n}")).await;
+        assert!(report.success, "{report:?}");
+        *unchanged = report.not_modified;
+    }
+    *origin = Some(world.origin);
+    unchanged
+}
+
+/// An archive counted as the place of an unchanged page by its name: after it was deleted, emptied, cut or replaced, the
+/// new archive had only revisits of records that existed nowhere.
+#[tokio::test]
+async fn an_archive_without_the_earlier_record_gets_the_page_in_full() {
+    for name in ["crawl.warc", "crawl.warc.gz"] {
+        let dir = tempfile::tempdir().unwrap();
+        let (dir, origin) = (dir.path(), &mut None);
+        let (path, other) = (dir.join(name), dir.join(format!("other-{name}")));
+        assert_eq!(crawl(origin, dir, &path).await, [false; 3]);
+        assert_eq!(crawl(origin, dir, &other).await, [true; 3], "{name}: the records are there");
+        let another = std::fs::read(&other).unwrap();
+        for (what, bytes) in [("emptied", &[][..]), ("another", &another[..])] {
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(crawl(origin, dir, &path).await, [false; 3], "{name}: {what}");
+            assert_eq!(crawl(origin, dir, &path).await, [true; 3], "{name}: {what}, with its new records");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(crawl(origin, dir, &path).await, [false; 3], "{name}: deleted");
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+        let after = crawl(origin, dir, &path).await;
+        assert_eq!((after[0], after[2]), (true, false), "{name}: cut in half");
     }
 }
 

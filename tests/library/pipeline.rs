@@ -2,15 +2,19 @@
 //! escalation, pauses. Browsers have their own file; here a plain fetcher with another user agent stands for stealth.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fetchwise::attempt::Attempt;
-use fetchwise::fetch::Limits;
+use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch::address_guard::AddressGuard;
 use fetchwise::fetch::http::HttpFetcher;
+use fetchwise::fetch::{Body, FetchError, FetchFuture, Fetcher, Limits, Request, Response};
 use fetchwise::pipeline::{Link, Pipeline, Report};
 use fetchwise::registry::FetcherSpec;
+use fetchwise::response::Header;
+use fetchwise::robots::{RobotsTxt, RobotsUse};
 use fetchwise::router::{Mode, Router};
 use fetchwise::selector::{SelectContext, Selector, SelectorBuilder, Sink, SinkError, VisitSettings};
 use fetchwise::time::{Clock, Timestamp};
@@ -753,4 +757,46 @@ async fn server_log_and_results_agree_on_requests_even_on_kept_connections_that_
     let ends: Vec<_> = made.iter().map(|made| (made.success, made.weight)).collect();
     assert_eq!(ends, [(true, 1.0), (false, 0.0), (true, 1.0), (false, 0.0), (true, 1.0)]);
     assert_eq!((read.load(Ordering::SeqCst), requests), (5, 5));
+}
+
+/// A fetcher whose process is stopped for twelve seconds during its first request.
+#[derive(Default)]
+struct StoppedOnce(AtomicBool);
+
+impl Fetcher for StoppedOnce {
+    fn name(&self) -> &str {
+        "direct_access"
+    }
+
+    fn renders(&self) -> bool {
+        false
+    }
+
+    fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
+        Box::pin(async move {
+            if !self.0.swap(true, Ordering::Relaxed) {
+                tokio::time::advance(Duration::from_secs(12)).await;
+                return Err(FetchError::new(ErrorKind::Timeout, "no response", Duration::from_secs(12)));
+            }
+            let html = format!("<h1>Opening hours</h1>{}", "<p>The museum is open.</p>".repeat(40));
+            let headers = vec![Header::new("content-type", "text/html")];
+            Ok(Response::new(200, headers, Body::in_memory(html.into_bytes()), request.url.clone()))
+        })
+    }
+}
+
+/// A process that was stopped, as by a laptop's lid, charged the requests that were open to their hosts.
+#[tokio::test(start_paused = true)]
+async fn a_request_of_a_process_that_was_stopped_is_charged_to_nobody_and_made_again() {
+    let (sink, clock) = (RecordingSink::default(), Arc::new(Clock::fixed(Timestamp::now())));
+    let selector = Selector::builder().sink(sink.clone()).clock(clock).visits(visits());
+    let selector = Arc::new(selector.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap());
+    let robots = RobotsTxt::new(Arc::new(StoppedOnce::default()), "fetchwise");
+    let pipeline =
+        Pipeline::builder(selector).fetcher(Arc::new(StoppedOnce::default())).robots(robots).build().unwrap();
+    // The request for robots.txt is stopped, too.
+    let report = pipeline.fetch(&Link { robots: RobotsUse::Obey, ..Link::new("http://e.org/a") }).await;
+    assert!(report.success && report.requests == 1, "{report:?}");
+    let attempts = sink.all();
+    assert_eq!((attempts.len(), attempts[0].error_type.as_ref()), (1, None), "{attempts:?}");
 }

@@ -128,6 +128,35 @@ async fn a_host_with_an_unreadable_robots_txt_is_paused() {
     }
 }
 
+/// A hold of the pace ended links as paused whose robots.txt was still to be read, so that a run that waits for no pause
+/// lost them. It is a wait of the pace, as it is for pages.
+#[tokio::test]
+async fn robots_txt_waits_for_a_hold_of_the_pace_as_pages_do() {
+    use fetchwise::pace::{Pace, PaceSettings};
+    let limited = Site::RateLimited { retry_after: "120".to_owned(), free: 0 };
+    let sites =
+        [("/", Site::Static), ("/limited", limited), (ROBOTS, Site::Html("User-agent: *\nAllow: /".to_owned()))];
+    let sites = sites.into_iter().map(|(prefix, site)| (prefix.to_owned(), site)).collect();
+    let origin = Origin::start([(HOST, Site::Mixed(sites))]).unwrap();
+    let clock = Arc::new(Clock::fixed(BEGIN));
+    let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).pace(Pace::new(PaceSettings::default()));
+    let selector = Arc::new(builder.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap());
+    let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
+    let http = Arc::new(HttpFetcher::new(guard).unwrap());
+    let robots = RobotsTxt::new(Arc::clone(&http) as Arc<_>, "fetchwise");
+    let pipeline = Pipeline::builder(Arc::clone(&selector)).fetcher(http).robots(robots);
+    let pipeline = pipeline.wait_at_most(Duration::ZERO).build().unwrap();
+    assert!(!pipeline.fetch(&Link::new(origin.url(HOST, "/limited"))).await.success);
+    let hold = selector.host_pause(HOST).unwrap();
+    let link = Link { robots: RobotsUse::Obey, ..Link::new(origin.url(HOST, "/page")) };
+    let report = pipeline.fetch(&link).await;
+    assert_eq!((report.error_type, origin.hits_at(HOST, ROBOTS)), (Some(Report::PACED), 0), "{report:?}");
+    assert!(report.paused_until.unwrap() <= hold, "{report:?}");
+    clock.set(hold);
+    pipeline.fetch(&link).await;
+    assert_eq!(origin.hits_at(HOST, ROBOTS), 1);
+}
+
 #[tokio::test]
 async fn rules_are_requested_again_after_a_day() {
     let world = World::new(text("User-agent: *\nDisallow: /a"));

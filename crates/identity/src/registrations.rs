@@ -100,7 +100,11 @@ pub fn vendor_of_blocks(vendor: &str) -> &str {
 }
 
 fn replace(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
-    fs::create_dir_all(dir)?;
+    let mut builder = fs::DirBuilder::new();
+    // As the log makes it.
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(dir)?;
     let new = dir.join(format!("{REGISTRATIONS}.new"));
     let mut file = fs::File::create(&new)?;
     file.write_all(text.as_bytes())?;

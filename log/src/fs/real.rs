@@ -35,7 +35,11 @@ impl LockGuard for RealLock {
 
 impl Fs for RealFs {
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        std::fs::create_dir_all(dir)
+        // A log has the addresses of all requests, with their queries.
+        let mut builder = std::fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.recursive(true).create(dir)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {

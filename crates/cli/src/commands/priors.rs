@@ -75,7 +75,13 @@ fn export(file: &Path, is_forced: bool, settings: &Settings, out: &mut Output) -
 fn import(file: &Path, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let priors = priors_file::read(file)?;
     let dir = settings.data_dir()?;
-    std::fs::create_dir_all(&dir)
+    let mut builder = std::fs::DirBuilder::new();
+    // As the log makes it.
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+        .recursive(true)
+        .create(&dir)
         .map_err(|error| Failure::failed(format_args!("cannot create {}: {error}", shown(&dir))))?;
     let path = priors_file::path_in(&dir);
     priors_file::write(&path, &priors_file::text(&priors)?, true)?;

@@ -6,6 +6,7 @@ use crate::setup::decider::{ContextArgs, Decider, each_url, read_url, show_bad_l
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, plain};
+use fetchwise::heuristic::url::without_user;
 
 /// Show which fetcher would be used, without any request
 ///
@@ -37,6 +38,7 @@ pub(crate) fn run(args: &SelectArgs, settings: &Settings, out: &mut Output) -> R
                 return show_bad_line(out, line, error);
             }
         };
+        let text = &without_user(text);
         match read_url(text).and_then(|url| decider.decide(&url)) {
             Ok(decided) if out.json => out.object(&decider.json(text, &decided)),
             Ok(decided) => out.line(format_args!("{}  {}", plain(text), decider.text(&decided))),

@@ -21,7 +21,7 @@ use fetchwise::attempt::ErrorType;
 use fetchwise::detect::Detector;
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
 use fetchwise::fetch_result::{FetchResult, Outcome};
-use fetchwise::heuristic::url::shorten;
+use fetchwise::heuristic::url::{shorten, without_user};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::header;
 use fetchwise::rfc3339;
@@ -125,7 +125,7 @@ async fn try_all(
                 unavailable(spec, why)
             }
         };
-        let tried = TriedJson { url: args.url.clone(), ..tried };
+        let tried = TriedJson { url: without_user(&args.url).into_owned(), ..tried };
         match out.json {
             true => out.object(&tried)?,
             false if !tried.available => left_out.push(tried),

@@ -12,6 +12,7 @@ pub(crate) mod log_scan;
 mod open_selector;
 #[cfg(feature = "otlp")]
 pub(crate) mod otlp;
+pub(crate) mod part_file;
 pub(crate) mod peer_attempt_counts;
 pub(crate) mod priors_file;
 pub(crate) mod reload;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::part_file::part_file;
 use super::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::shown;
@@ -130,13 +131,8 @@ pub(crate) fn text(priors: &[PortablePrior]) -> Result<String, Failure> {
 pub(crate) fn write(path: &Path, text: &str, overwrites: bool) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::failed(format_args!("cannot write {}: {error}", shown(path)));
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut part = tempfile::Builder::new().prefix(".part-").tempfile_in(folder).map_err(failed)?;
+    let mut part = part_file(folder).map_err(failed)?;
     std::io::Write::write_all(&mut part, text.as_bytes()).map_err(failed)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        part.as_file().set_permissions(std::fs::Permissions::from_mode(0o644)).map_err(failed)?;
-    }
     part.as_file().sync_all().map_err(failed)?;
     let named = if overwrites { part.persist(path) } else { part.persist_noclobber(path) };
     named.map(drop).map_err(|error| match error.error.kind() {

@@ -1032,3 +1032,56 @@ fn a_host_that_rejects_the_signature_is_reported_once_and_the_offers_of_a_402_ar
     assert_eq!(toll["offers"], serde_json::json!(["rsl https://e.org/l.xml"]), "{toll}");
     assert!(results[0].get("offers").is_none());
 }
+
+#[cfg(unix)]
+#[test]
+fn the_umask_says_who_reads_what_is_written_and_the_data_directory_is_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    let url = origin.url(HOST, "/a");
+    for (umask, want) in [("077", 0o600), ("022", 0o644), ("002", 0o664)] {
+        let place = TestDir::new();
+        let run = |args: &[&str]| {
+            let script = format!("umask {umask}; exec \"$@\"");
+            let mut shell = place.other_program("sh");
+            shell.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_fetchwise")]).args(args).stdin(Stdio::null());
+            let ran = Ran::from(shell.output().unwrap());
+            assert_eq!(ran.code, 0, "{args:?}: {}", ran.stderr);
+            ran
+        };
+        let file = run(&fetch(&["--out", "pages", &url])).one()["file"].as_str().unwrap().to_owned();
+        run(&fetch(&["--warc", "a.warc", "--cdx", "a.cdxj", &url]));
+        run(&["export", "-o", "a.jsonl"]);
+        run(&["export", "--sqlite", "a.sqlite"]);
+        run(&["priors", "export", "a.json"]);
+        let mode = |path: &str| std::fs::metadata(place.path(path)).unwrap().permissions().mode() & 0o777;
+        for path in [&*file, "a.warc", "a.cdxj", "a.jsonl", "a.sqlite", "a.json"] {
+            assert_eq!(mode(path), want, "umask {umask}: {path}");
+        }
+        assert_eq!(mode("data"), 0o700, "umask {umask}: its log has the query of every URL");
+    }
+}
+
+#[test]
+fn the_user_and_password_of_a_url_are_neither_shown_nor_kept() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::FORBIDDEN)]).unwrap();
+    let with_user = |host: &str| origin.url(host, "/a").replace("http://", "http://me:secret@");
+    let bad = ["http://me:secret@127.0.0.1:x/", "ftp://me:secret@127.0.0.1/", "me:secret@127.0.0.1/a"];
+    let mut urls = vec![with_user(HOST), with_user(OTHER)];
+    urls.extend(bad.map(str::to_owned));
+    let input = place.write("urls.txt", urls.join("\n"));
+    let ran = place.run(&fetch(&["--input", &input, "--wait", "0"]));
+    assert!(ran.stderr.contains("the user and password in a URL are not sent"), "{}", ran.stderr);
+    assert_eq!(ran.json().iter().filter(|line| line["success"] == true).count(), 1, "{}", ran.stdout);
+    let text = place.run(&[&["fetch", "--verbose", "--input", &input, "--wait", "0"], &PLAIN[..]].concat());
+    let mut shown = vec![ran, text, place.run(&["links"]), place.run(&["export"])];
+    for url in &urls {
+        shown.push(place.run(&["select", url]));
+        shown.push(place.run(&["explain", "--json", url]));
+        shown.push(place.run(&["try", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", url]));
+    }
+    for ran in &shown {
+        assert!(!ran.stdout.contains("secret") && !ran.stderr.contains("secret"), "{}{}", ran.stdout, ran.stderr);
+    }
+}

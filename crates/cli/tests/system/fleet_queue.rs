@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -67,7 +67,7 @@ impl Sites {
     }
 }
 
-fn serve(stream: &std::net::TcpStream, host: &str, seen: &Mutex<Vec<Request>>) {
+fn serve(stream: &TcpStream, host: &str, seen: &Mutex<Vec<Request>>) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
     let body = format!("<html><title>A page</title><h1>A page</h1><p>{}</p></html>", "some words ".repeat(60));
     let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n", body.len());
@@ -120,6 +120,10 @@ impl TestPool {
 
     /// Starts a node that fetches from the queue, with its name as user agent.
     fn start(&self, url: &str, name: &str, rate: f64) -> Node {
+        self.start_with(url, name, rate, &[])
+    }
+
+    fn start_with(&self, url: &str, name: &str, rate: f64, options: &[&str]) -> Node {
         let config = format!(
             "[http]\nuser_agent = \"{name}\"\n[pace]\nmode = \"fixed\"\ninitial_rate = {rate}\nmax_rate = 1000.0\n"
         );
@@ -129,6 +133,7 @@ impl TestPool {
         let child = self
             .command(url, name)
             .args(words)
+            .args(options)
             .args(["--config", &format!("{name}.toml")])
             .stdout(File::create(&results).unwrap())
             .stderr(File::create(self.path(&format!("{name}.err"))).unwrap())
@@ -267,4 +272,44 @@ fn a_queue_is_filled_line_by_line_and_emptied_by_its_nodes() {
     assert_eq!(pool.enqueue(&sites.links(70)[61..])["enqueued"], 9);
     let mut other = pool.start(&url, "other", 50.0);
     assert_eq!((other.finish(), other.count()), (Some(0), 9));
+}
+
+/// Every link that the pace of its host did not admit at once ended as `paused`, and was acknowledged.
+#[test]
+fn no_link_of_a_queue_is_lost_because_the_run_waits_for_no_pause() {
+    if !crate::brokers::is_available() {
+        return;
+    }
+    let (pool, sites) = (TestPool::new(), Sites::start(1));
+    assert_eq!(pool.enqueue(&sites.links(12))["enqueued"], 12);
+    let mut node = pool.start_with(&pool.servers.urls()[0], "node", 4.0, &["--wait", "0"]);
+    assert_eq!(node.finish(), Some(0), "{}", std::fs::read_to_string(pool.path("node.err")).unwrap());
+    let mut results = BTreeMap::new();
+    add_results(&node.results, &mut results);
+    assert_eq!(results.len(), 12, "{results:?}");
+}
+
+/// A message on a subject that no node reads kept every node of the queue running for ever, without a word.
+#[test]
+fn a_run_ends_with_an_error_if_its_queue_has_messages_that_no_node_reads() {
+    if !crate::brokers::is_available() {
+        return;
+    }
+    let (pool, sites) = (TestPool::new(), Sites::start(1));
+    assert_eq!(pool.enqueue(&sites.links(3))["enqueued"], 3);
+    let link = &sites.links(1)[0];
+    // A foreign token, the shard of another site, and no site at all.
+    let subjects = ["fw.default.q.crawl.00.no=site", "fw.default.q.crawl.99.e=2Eorg", "fw.default.q.crawl.x"];
+    let mut broker = TcpStream::connect(("127.0.0.1", pool.servers.ports()[0])).unwrap();
+    let messages = subjects.map(|subject| format!("PUB {subject} {}\r\n{link}\r\n", link.len())).concat();
+    broker.write_all(format!("CONNECT {{\"verbose\":false}}\r\n{messages}PING\r\n").as_bytes()).unwrap();
+    let mut said = BufReader::new(broker).lines().map_while(Result::ok);
+    assert!(said.any(|line| line == "PONG"));
+    let mut node = pool.start(&pool.servers.urls()[0], "node", 50.0);
+    assert_eq!(node.finish(), Some(1));
+    let error = std::fs::read_to_string(pool.path("node.err")).unwrap();
+    assert!(error.contains("3 messages of the queue cannot be read"), "{error}");
+    let mut results = BTreeMap::new();
+    add_results(&node.results, &mut results);
+    assert_eq!(results.len(), 3, "everything else is fetched");
 }

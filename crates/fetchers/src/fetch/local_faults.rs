@@ -1,4 +1,4 @@
-//! Shortages of this machine: file descriptors, ports, disk, routes.
+//! Shortages of this machine: file descriptors, ports, disk, routes, and time that it slept.
 //!
 //! Owns: the distinction between a local fault and a fault of the site.
 //!
@@ -9,6 +9,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
 
 /// Maximum number of descriptors to request. Children inherit the limit, and some programs iterate over all descriptors
 /// up to it.
@@ -49,6 +50,21 @@ pub fn raise_descriptor_limit() -> u64 {
     }
     #[cfg(not(unix))]
     u64::MAX
+}
+
+/// Returns how long this machine has been asleep since it was started: the clock that measures deadlines stands still
+/// meanwhile. Zero on systems that do not say.
+pub fn time_asleep() -> Duration {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        use rustix::time::{ClockId, clock_gettime};
+        let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
+        // This order, so that the time between the two calls is no sleep.
+        let with_sleep = read(ClockId::Boottime);
+        with_sleep.saturating_sub(read(ClockId::Monotonic))
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    Duration::ZERO
 }
 
 /// Gives a child the limit that this process started with. Some programs iterate over all descriptors up to the limit,

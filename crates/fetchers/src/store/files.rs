@@ -1,7 +1,8 @@
 //! A store with one file per page, in one folder per host. File names are readable, and no two URLs share one.
 //!
 //! Invariants: whatever a URL or a header contains, the file is inside the folder, and gets its name only when it is
-//! complete. Before that it has no name at all if the system supports unnamed files, so a kill leaves nothing behind.
+//! complete. Before that it has no name at all if the system supports unnamed files, so a kill leaves nothing behind. The
+//! umask of the process says who may read it.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader};
@@ -10,7 +11,8 @@ use std::path::{Path, PathBuf};
 use url::Url;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Delivered, Store};
+use super::file_content::HashedReader;
+use super::{Delivered, Store, StoredBody, readable_by_umask};
 use fetchwise_types::heuristic::url::{UrlFeatures, identity};
 use fetchwise_types::response::media_type;
 
@@ -61,28 +63,51 @@ impl Files {
 
 impl Store for Files {
     fn put(&self, page: &Delivered<'_>) -> io::Result<PathBuf> {
+        self.put_body(page).map(|body| body.file)
+    }
+
+    fn put_body(&self, page: &Delivered<'_>) -> io::Result<StoredBody> {
         let path = self.dir.join(Self::name(page.url, media_type(&page.response.headers)));
         let folder = path.parent().unwrap_or(&self.dir);
         fs::create_dir_all(folder)?;
-        let body = || BufReader::with_capacity(COPY_CHUNK, page.response.body.reader());
-        let mut file = tempfile::tempfile_in(folder)?;
-        io::copy(&mut body(), &mut file)?;
-        readable(&file)?;
-        if !give_name(&file, folder, &path) {
-            let mut file = part().tempfile_in(folder)?;
-            io::copy(&mut body(), file.as_file_mut())?;
-            readable(file.as_file())?;
-            file.persist(&path).map_err(|error| error.error)?;
+        let write = |mut file: &File| {
+            let mut body = HashedReader::new(page.response.body.reader());
+            io::copy(&mut BufReader::with_capacity(COPY_CHUNK, &mut body), &mut file)?;
+            Ok::<_, io::Error>(Some(body.content()))
+        };
+        if let Some(file) = unnamed_in(folder) {
+            let content = write(&file)?;
+            if give_name(&file, folder, &path) {
+                return Ok(StoredBody { file: path, content, record: None });
+            }
         }
-        Ok(path)
+        let file = part().tempfile_in(folder)?;
+        let content = write(file.as_file())?;
+        file.persist(&path).map_err(|error| error.error)?;
+        Ok(StoredBody { file: path, content, record: None })
     }
 }
 
-/// Returns a builder of names for files that do not have their final name yet.
+/// Returns a builder of files that do not have their final name yet.
 fn part() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".part-");
+    readable_by_umask(&mut builder);
     builder
+}
+
+/// Returns an unnamed file in `folder`; `None` if the file system has none.
+#[cfg(target_os = "linux")]
+fn unnamed_in(folder: &Path) -> Option<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    let flags = rustix::fs::OFlags::TMPFILE.bits().cast_signed();
+    fs::OpenOptions::new().read(true).write(true).mode(0o666).custom_flags(flags).open(folder).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unnamed_in(_folder: &Path) -> Option<File> {
+    None
 }
 
 /// Names an unnamed file `path`, replacing an existing file. Returns false if that is not possible: the file system has
@@ -102,18 +127,6 @@ fn give_name(file: &File, folder: &Path, path: &Path) -> bool {
 #[cfg(not(target_os = "linux"))]
 fn give_name(_file: &File, _folder: &Path, _path: &Path) -> bool {
     false
-}
-
-/// Makes the file readable for others: temporary files are private, stored pages are ordinary files.
-#[cfg(unix)]
-fn readable(file: &File) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    file.set_permissions(fs::Permissions::from_mode(0o644))
-}
-
-#[cfg(not(unix))]
-fn readable(_: &File) -> io::Result<()> {
-    Ok(())
 }
 
 /// Replaces everything but letters, digits, dots and dashes by `_`. The result never leaves the folder, is never long,

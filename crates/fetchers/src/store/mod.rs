@@ -2,7 +2,7 @@
 //! bodies itself needs none.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,9 @@ use crate::fetch::Response;
 use fetchwise_types::consent::Consent;
 use fetchwise_types::time::Timestamp;
 
+pub use file_content::FileContent;
+
+mod file_content;
 pub mod files;
 pub mod validators;
 pub mod warc;
@@ -49,22 +52,44 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As [`put`](Self::put).
     fn put_body(&self, page: &Delivered<'_>) -> io::Result<StoredBody> {
-        Ok(StoredBody { file: self.put(page)?, record: None })
+        let file = self.put(page)?;
+        let content = Some(FileContent::of(&file)?);
+        Ok(StoredBody { file, content, record: None })
     }
 
-    /// Returns whether a body that an earlier crawl stored is still there, in a form that this store can refer to.
+    /// Returns whether a body that an earlier crawl stored is still there as it was stored, in a form that this store can
+    /// refer to. Blocks: it reads the body.
     fn holds(&self, body: &StoredBody) -> bool {
-        body.record.is_none() && body.file.exists()
+        let StoredBody { file, content: Some(content), record: None } = body else { return false };
+        FileContent::of(file).is_ok_and(|found| found == *content)
     }
 
-    /// Records that the page is the same as `earlier`. `page.response` is the 304. A store of files has nothing to do.
+    /// Records that the page is the same as `earlier`. `page.response` is the 304. A store of files only looks whether it
+    /// still [holds](Self::holds) the body. Blocks.
     ///
     /// # Errors
-    /// Fails if that could not be recorded.
+    /// Fails if that could not be recorded, or if the body is gone.
     fn put_not_modified(&self, page: &Delivered<'_>, earlier: &StoredBody) -> io::Result<()> {
-        let _ = (page, earlier);
-        Ok(())
+        let _ = page;
+        if self.holds(earlier) { Ok(()) } else { Err(body_is_gone(&earlier.file)) }
     }
+}
+
+/// Makes the files of a builder as readable as the umask says: temporary files are private, and what a store writes is not
+/// temporary.
+fn readable_by_umask(builder: &mut tempfile::Builder<'_, '_>) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    #[cfg(not(unix))]
+    let _ = builder;
+}
+
+/// Returns the error of an unchanged page whose earlier body is gone.
+fn body_is_gone(file: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("its earlier body in {} is gone or has changed", file.display()))
 }
 
 /// The place of a stored body.
@@ -72,6 +97,9 @@ pub trait Store: Send + Sync {
 pub struct StoredBody {
     /// The file: of the page, or of the archive.
     pub file: PathBuf,
+    /// The content of the file of a page; none for an archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<FileContent>,
     /// The record in an archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<ArchiveRecord>,
@@ -82,6 +110,8 @@ pub struct StoredBody {
 pub struct ArchiveRecord {
     /// Its id, as `urn:uuid:...`.
     pub id: String,
+    /// The byte of the file at which it begins.
+    pub offset: u64,
     /// Its URL.
     pub url: String,
     /// Its time, in milliseconds.

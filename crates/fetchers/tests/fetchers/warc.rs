@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fetchwise::fetch::{Body, Response};
 use fetchwise::response::Header;
-use fetchwise::store::warc::{Warc, WarcError, WarcOptions};
+use fetchwise::store::warc::{Warc, WarcError, WarcOptions, cdxj};
 use fetchwise::store::{Delivered, Store};
 use fetchwise::time::Timestamp;
 use flate2::read::MultiGzDecoder;
@@ -316,5 +316,76 @@ fn headers_and_urls_of_a_hostile_server_add_no_records_or_fields() {
             assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head:?}");
         }
         assert_eq!(responses, 3, "{name}");
+    }
+}
+
+/// Returns the kind and the URL of each record with a URL.
+fn pages(path: &Path) -> Vec<(String, String)> {
+    let mut bytes = fs::read(path).unwrap();
+    if path.extension().unwrap() == "gz" {
+        let mut plain = Vec::new();
+        MultiGzDecoder::new(bytes.as_slice()).read_to_end(&mut plain).unwrap();
+        bytes = plain;
+    }
+    let records = WarcReader::new(BufReader::new(Cursor::new(bytes))).iter_records().map(Result::unwrap);
+    let page = |record: warc::Record<warc::BufferedBody>| {
+        let url = record.header(WarcHeader::TargetURI)?.into_owned();
+        Some((record.header(WarcHeader::WarcType)?.into_owned(), url))
+    };
+    records.filter_map(page).collect()
+}
+
+/// A payload that the archive had when it was stored became a revisit, although its record was gone by then.
+#[test]
+fn a_page_whose_earlier_record_was_cut_off_is_stored_again() {
+    for name in NAMES {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        let archive = Warc::with(&path, WarcOptions::default().metadata(false)).unwrap();
+        put(&archive, "0", b"a page");
+        put(&archive, "1", b"a page");
+        let of = |kind: &str, n: u8| (kind.to_owned(), format!("http://e.org/{n}"));
+        assert_eq!(pages(&path), [of("response", 0), of("revisit", 1)], "{name}");
+        // As `copytruncate` of logrotate does it.
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+        put(&archive, "2", b"a page");
+        put(&archive, "3", b"a page");
+        assert_eq!(pages(&path), [of("response", 2), of("revisit", 3)], "{name}");
+    }
+}
+
+/// An index knew the indexed part of an archive by the archive's name: the beginning of another archive of that name was
+/// never indexed, and the lines of the former one stayed.
+#[test]
+fn another_archive_of_the_same_name_is_indexed_from_its_start() {
+    for name in NAMES {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, index) = (dir.path().join(name), dir.path().join("index.cdxj"));
+        let fill = |path: &Path, pages: &[&str]| {
+            let archive = open(path).unwrap();
+            pages.iter().for_each(|page| put(&archive, page, page.as_bytes()));
+        };
+        let update = || cdxj::update(&[dir.path().join("kept.warc"), path.clone()], &index).unwrap();
+        fill(&dir.path().join("kept.warc"), &["kept"]);
+        fill(&path, &["a", "b"]);
+        assert_eq!(update(), 3);
+        fill(&path, &["c"]);
+        assert_eq!((update(), update()), (1, 0), "{name}: only what is new");
+        fs::remove_file(&path).unwrap();
+        fill(&path, &["a much longer page than before", "d", "e", "f"]);
+        assert_eq!(update(), 4, "{name}");
+        let lines = fs::read_to_string(&index).unwrap();
+        let urls = |line: &str| line.split(' ').next().unwrap().to_owned();
+        let want =
+            ["a%20much%20longer%20page%20than%20before", "d", "e", "f", "kept"].map(|page| format!("org,e)/{page}"));
+        assert_eq!(lines.lines().map(urls).collect::<Vec<_>>(), want, "{name}");
+        // A cut archive lacks the last record that was indexed.
+        fs::OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(fs::metadata(&path).unwrap().len() - 1)
+            .unwrap();
+        assert_eq!((update(), fs::read_to_string(&index).unwrap().lines().count()), (3, 4), "{name}");
     }
 }

@@ -5,7 +5,7 @@
 //! Invariants: nothing is delivered and no site is taken when the last confirmed heartbeat is older than two thirds of
 //! its lease. The crawl is told to stop then, and to abandon open requests a little later, before another node may take
 //! the sites. A site is given back once the broker has removed what is acknowledged; otherwise those links come again
-//! marked. At most `max_links` links are given out. A cell that names this process without need is freed: the process
+//! marked. At most `max_links` links are given out. Nothing waits for a message that no node reads. A cell that names this process without need is freed: the process
 //! lives on, so no other node would ever take that site.
 //!
 //! Must not know: what a link is.
@@ -30,7 +30,9 @@ use crate::model::heartbeat::Heartbeat;
 use crate::model::lease_proof::LeaseProof;
 use crate::model::node_id::NodeId;
 use crate::model::rendezvous::owner;
-use crate::transport::{QUEUE_SHARDS, QueuedMessage, SwapOutcome, Table, Transport, TransportError, WorkQueues};
+use crate::transport::{
+    QUEUE_SHARDS, QueueSites, QueuedMessage, SwapOutcome, Table, Transport, TransportError, WorkQueues,
+};
 
 /// The interval between two steps.
 const STEP: Duration = Duration::from_millis(100);
@@ -94,8 +96,11 @@ pub enum QueueEvent {
     Withdrawn(Arc<str>),
     /// Nothing of this site may go on, not even open requests: another node may take the site.
     Revoked(Arc<str>),
-    /// The queue has no links, neither here nor at other nodes.
-    Drained,
+    /// The queue has no links that a node could fetch, neither here nor at other nodes.
+    Drained {
+        /// The number of messages that stay in the queue because no node reads them: they belong to no site.
+        unreadable: u64,
+    },
     /// The queue cannot be read, and trying again does not help.
     Failed(TransportError),
 }
@@ -141,6 +146,7 @@ impl QueueReader {
             unacknowledged: Vec::new(),
             nodes: LiveNodes::default(),
             looked: None,
+            is_idle: false,
             listed: None,
             shard: node_id.as_bytes()[0] % QUEUE_SHARDS,
         };
@@ -233,6 +239,8 @@ struct Reader {
     nodes: LiveNodes,
     /// The time of the last look at sites.
     looked: Option<Instant>,
+    /// Whether the last look found nothing to do.
+    is_idle: bool,
     /// The time at which the nodes were listed.
     listed: Option<Instant>,
     /// The next shard to look for sites.
@@ -543,27 +551,17 @@ impl Reader {
         self.return_sites(holder).await;
         let content = queues.content(&self.options.queue).await?;
         if content.links == 0 {
-            if self.held.is_empty() && self.unacknowledged.is_empty() {
-                drop(self.events.send(QueueEvent::Drained));
-            }
+            self.drained(0);
             return Ok(());
         }
         let room = self.options.max_sites.saturating_sub(self.held.len()).min(MAX_TAKEN);
         if room == 0 {
             return Ok(());
         }
-        let mut free: Vec<String> = Vec::new();
-        let shards = if content.sites <= MAX_LISTED { 1 } else { QUEUE_SHARDS };
-        for _ in 0..shards {
-            let shard = (shards > 1).then_some(self.shard);
-            self.shard = (self.shard + 1) % QUEUE_SHARDS;
-            let sites = queues.sites(&self.options.queue, shard).await?;
-            free.extend(sites.into_iter().filter(|site| is_own(site) && !self.held.contains_key(site.as_str())));
-            if free.len() >= room {
-                break;
-            }
-        }
-        free.truncate(room);
+        // Messages that no node reads are on subjects of any kind, and in no shard: an idle node looks for them everywhere.
+        let lists_all = content.sites <= MAX_LISTED || self.is_idle;
+        let free = self.free_sites(queues, room, lists_all, is_own).await?;
+        self.is_idle = free.is_empty() && self.held.is_empty();
         let now = Instant::now();
         let mut taking = Vec::new();
         for site in free {
@@ -593,6 +591,40 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// Returns sites of the queue that belong to this node, about `room` of them. `lists_all` is whether to ask for all
+    /// sites at once.
+    async fn free_sites(
+        &mut self,
+        queues: &dyn WorkQueues,
+        room: usize,
+        lists_all: bool,
+        is_own: impl Fn(&str) -> bool,
+    ) -> Result<Vec<String>, TransportError> {
+        let mut free: Vec<String> = Vec::new();
+        let shards = if lists_all { 1 } else { QUEUE_SHARDS };
+        for _ in 0..shards {
+            let shard = (!lists_all).then_some(self.shard);
+            self.shard = (self.shard + 1) % QUEUE_SHARDS;
+            let QueueSites { sites, unreadable } = queues.sites(&self.options.queue, shard).await?;
+            if lists_all && sites.is_empty() && unreadable > 0 {
+                self.drained(unreadable);
+            }
+            free.extend(sites.into_iter().filter(|site| is_own(site) && !self.held.contains_key(site.as_str())));
+            if free.len() >= room {
+                break;
+            }
+        }
+        free.truncate(room);
+        Ok(free)
+    }
+
+    /// Tells the crawl that the queue has nothing to fetch, unless this node still has something to give back.
+    fn drained(&self, unreadable: u64) {
+        if self.held.is_empty() && self.unacknowledged.is_empty() {
+            drop(self.events.send(QueueEvent::Drained { unreadable }));
+        }
     }
 
     /// Takes a site, unless another process holds it.

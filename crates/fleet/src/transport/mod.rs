@@ -223,6 +223,15 @@ pub struct QueueContent {
     pub sites: u64,
 }
 
+/// The sites of a work queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueSites {
+    /// The sites with links that are not acknowledged.
+    pub sites: Vec<String>,
+    /// The number of messages that belong to no site as nodes name it. No node ever reads them.
+    pub unreadable: u64,
+}
+
 /// Work queues of links by site. A link stays in its queue until it is acknowledged. A site's links are delivered to
 /// the last caller of [`open`](Self::open) only if all callers agree on who that is: the queue does not check it.
 pub trait WorkQueues: Send + Sync {
@@ -242,7 +251,7 @@ pub trait WorkQueues: Send + Sync {
     fn content<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<QueueContent, TransportError>>;
 
     /// Returns the sites with links that are not acknowledged, those of one shard or all.
-    fn sites<'a>(&'a self, queue: &'a str, shard: Option<u8>) -> BoxFuture<'a, Result<Vec<String>, TransportError>>;
+    fn sites<'a>(&'a self, queue: &'a str, shard: Option<u8>) -> BoxFuture<'a, Result<QueueSites, TransportError>>;
 
     /// Returns the last position of a link that was delivered since the site was opened; 0 if it is not open.
     fn delivered<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<u64, TransportError>>;

@@ -123,7 +123,7 @@ async fn crawl(mut reader: QueueReader, number: usize, written: Arc<Mutex<Writte
                     let dropped = waiting.remove(&site).unwrap_or_default();
                     dropped.iter().for_each(|link| reader.dropped(&site, link));
                 }
-                QueueEvent::Drained => return reader.stop().await,
+                QueueEvent::Drained { .. } => return reader.stop().await,
                 QueueEvent::Failed(error) => panic!("{error}"),
             }
         }
@@ -357,7 +357,7 @@ async fn an_acknowledged_link_that_is_not_removed_comes_again_only_marked() {
     broker.hold_removals(false);
     loop {
         match node.event().await {
-            QueueEvent::Drained => break,
+            QueueEvent::Drained { .. } => break,
             QueueEvent::Links(_, links) => assert!(links.iter().all(|link| link.is_redelivered), "{links:?}"),
             event => panic!("{event:?}"),
         }
@@ -378,9 +378,25 @@ async fn a_site_is_given_back_once_what_is_acknowledged_is_removed() {
     let lease = cells.get(Table::Sites, "a.example").await.unwrap().unwrap();
     assert!(String::from_utf8_lossy(&lease.value).contains(&node.id.to_string()), "it still holds the site");
     broker.hold_removals(false);
-    assert!(matches!(node.event().await, QueueEvent::Drained), "nothing comes again");
+    assert!(matches!(node.event().await, QueueEvent::Drained { unreadable: 0 }), "nothing comes again");
     let free = cells.get(Table::Sites, "a.example").await.unwrap().unwrap();
     assert!(!String::from_utf8_lossy(&free.value).contains(&node.id.to_string()));
+}
+
+/// A message on a subject that no node reads kept every node of a queue waiting for ever.
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_messages_that_no_node_reads() {
+    let broker = InProcessBroker::new(tokio_clock(), 9);
+    enqueue(&broker, "a.example", "1").await;
+    enqueue(&broker, "", "2").await;
+    enqueue(&broker, "", "3").await;
+    let mut node = ManualNode::start(&broker);
+    let (site, links) = node.links("a.example").await;
+    node.reader.written(&site, &links[0]);
+    let event = node.event().await;
+    assert!(matches!(event, QueueEvent::Drained { unreadable: 2 }), "{event:?}");
+    let left = node.transport.work_queues().unwrap().content(QUEUE).await.unwrap();
+    assert_eq!(left.links, 2, "they stay for the program that put them there");
 }
 
 #[tokio::test(start_paused = true)]

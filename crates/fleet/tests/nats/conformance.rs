@@ -62,7 +62,8 @@ async fn work_queues(transport: &dyn Transport) {
     }
     let content = queues.content("q").await.unwrap();
     assert_eq!((content.links, content.sites), (20, 2));
-    let sites = |shard| async move { queues.sites("q", shard).await.unwrap().into_iter().collect::<BTreeSet<_>>() };
+    let sites =
+        |shard| async move { queues.sites("q", shard).await.unwrap().sites.into_iter().collect::<BTreeSet<_>>() };
     assert_eq!(sites(None).await, ["a.org", "[::1]"].map(str::to_owned).into());
     assert!(sites(Some(shard_of("a.org"))).await.contains("a.org"));
     assert_eq!(queues.delivered("q", "a.org").await.unwrap(), 0);

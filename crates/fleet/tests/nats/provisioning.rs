@@ -173,7 +173,7 @@ async fn the_printed_permissions_are_sufficient_and_minimal() {
     assert!(filled.enqueue("q", "e.org", "1", Bytes::from_static(b"a link")).await.unwrap());
     assert_eq!(queue.content("q").await.unwrap().links, 1);
     assert_eq!(
-        (queue.sites("q", None).await.unwrap(), queue.delivered("q", "e.org").await.unwrap()),
+        (queue.sites("q", None).await.unwrap().sites, queue.delivered("q", "e.org").await.unwrap()),
         (vec!["e.org".to_owned()], 0)
     );
     queue.open("q", "e.org").await.unwrap();

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use fetchwise::detect;
 use fetchwise::detect::{Cue, CueSum, Detector, RuleMatch, Scratch, Verdict};
 use fetchwise::fetch_result::BlockKind;
+use fetchwise::heuristic::url::without_user;
 use fetchwise::registry::{FetcherSpec, PROBE_FETCHER};
 use fetchwise::response::{Header, Page};
 
@@ -136,7 +137,7 @@ impl VerdictJson {
         let Verdict { is_blocked, block_type, has_spa, is_empty, has_paywall, high_script_ratio, text_chars, .. } =
             verdict;
         Self {
-            url: page.url.map(str::to_owned),
+            url: page.url.map(|url| without_user(url).into_owned()),
             body_path: None,
             status: page.status,
             is_blocked,

@@ -5,6 +5,7 @@
 //!
 //! Must not know: the evidence about any of them.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use fetchwise_public_suffix::registrable_domain;
@@ -69,9 +70,9 @@ pub enum UrlError {
 #[inline]
 pub fn parse(text: &str) -> Result<Url, UrlError> {
     if text.len() > MAX_URL_BYTES {
-        return Err(UrlError::TooLong { url: shorten(text), bytes: text.len() });
+        return Err(UrlError::TooLong { url: shown(text), bytes: text.len() });
     }
-    let mut url = Url::parse(text).map_err(|reason| UrlError::Parse { url: shorten(text), reason })?;
+    let mut url = Url::parse(text).map_err(|reason| UrlError::Parse { url: shown(text), reason })?;
     fetchable(&url)?;
     if !url.username().is_empty() || url.password().is_some() {
         // Both are infallible on a URL with a host, which `fetchable` has just checked.
@@ -89,15 +90,15 @@ pub fn parse(text: &str) -> Result<Url, UrlError> {
 #[inline]
 pub fn fetchable(url: &Url) -> Result<(), UrlError> {
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(UrlError::Scheme { url: shorten(url.as_str()), scheme: url.scheme().to_owned() });
+        return Err(UrlError::Scheme { url: shown(url.as_str()), scheme: url.scheme().to_owned() });
     }
     if url.as_str().len() > MAX_URL_BYTES {
-        return Err(UrlError::TooLong { url: shorten(url.as_str()), bytes: url.as_str().len() });
+        return Err(UrlError::TooLong { url: shown(url.as_str()), bytes: url.as_str().len() });
     }
     match url.host_str() {
         // The parser accepts a host of dots alone, which names nothing.
         Some(host) if host.bytes().any(|b| b != b'.') => Ok(()),
-        _ => Err(UrlError::NoHost { url: shorten(url.as_str()) }),
+        _ => Err(UrlError::NoHost { url: shown(url.as_str()) }),
     }
 }
 
@@ -357,6 +358,34 @@ pub fn is_of_url(kind: &str) -> bool {
 #[inline]
 pub fn identity(url: &Url) -> &str {
     &url[..Position::AfterQuery]
+}
+
+/// Returns the text of a URL without its user and password, for people. An invalid URL may contain them, too.
+///
+/// ```
+/// use fetchwise_types::heuristic::url::without_user;
+/// assert_eq!(without_user("https://me:secret@example.org:0x/a@b"), "https://example.org:0x/a@b");
+/// assert_eq!(without_user("me:secret@example.org"), "example.org");
+/// assert_eq!(without_user("https://example.org/a@b"), "https://example.org/a@b");
+/// ```
+pub fn without_user(text: &str) -> Cow<'_, str> {
+    let is_slash = |c| matches!(c, '/' | '\\');
+    // The authority follows the slashes after the scheme; without them, whatever precedes an `@` may be a password.
+    let begin = match text.split_once(':') {
+        Some((_, rest)) if rest.starts_with(is_slash) => text.len() - rest.trim_start_matches(is_slash).len(),
+        _ => 0,
+    };
+    let rest = &text[begin..];
+    let authority = &rest[..rest.find(|c| is_slash(c) || matches!(c, '?' | '#')).unwrap_or(rest.len())];
+    match authority.rfind('@') {
+        Some(at) => Cow::Owned(format!("{}{}", &text[..begin], &rest[at + 1..])),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// Returns a URL for a message.
+fn shown(text: &str) -> String {
+    shorten(&without_user(text))
 }
 
 /// Returns at most 80 characters of `text`, for a message.

@@ -15,6 +15,7 @@ use crate::setup::decider::{ContextArgs, Decider, read_url, show_error};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, DIM, HEADING, Output, Table, plain, styled};
+use fetchwise::heuristic::url::without_user;
 use fetchwise::journal::AsOf;
 use fetchwise::pace::PaceExplanation;
 use fetchwise::selector::{Counterfactual, Explanation};
@@ -83,6 +84,7 @@ fn explain(
     is_full: bool,
     out: &mut Output,
 ) -> Result<Exit, Failure> {
+    let text = &without_user(text);
     let (is_past, now) = (settings.is_historical(), settings.clock.now());
     let found = read_url(text).and_then(|url| {
         let decided = decider.decide(&url)?;

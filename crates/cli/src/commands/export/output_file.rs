@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempPath;
 
+use crate::setup::part_file::part_file;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{Output, shown};
 
@@ -24,7 +25,7 @@ impl OutputFile {
             return Err(exists(path));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let part = tempfile::Builder::new().prefix(".part-").tempfile_in(folder);
+        let part = part_file(folder);
         let (file, part) = part.map_err(|error| cannot_write(path, &error))?.into_parts();
         out.write_to_file(file, path)?;
         Ok(Self { part, path: path.to_owned(), is_forced })
@@ -33,13 +34,6 @@ impl OutputFile {
     /// Gives the complete file its name.
     pub(super) fn finish(self) -> Result<(), Failure> {
         let Self { part, path, is_forced } = self;
-        // Temporary files are private; an exported file has the permissions of an ordinary one.
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            let mode = std::fs::Permissions::from_mode(0o644);
-            std::fs::set_permissions(&part, mode).map_err(|error| cannot_write(&path, &error))?;
-        }
         let named = if is_forced { part.persist(&path) } else { part.persist_noclobber(&path) };
         named.map_err(|failed| match failed.error.kind() {
             ErrorKind::AlreadyExists => exists(&path),

@@ -13,6 +13,7 @@ use rusqlite::{CachedStatement, Connection, params};
 use tempfile::TempPath;
 
 use crate::commands::export::flat_columns::FlatColumns;
+use crate::setup::part_file::part_file;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::shown;
 use fetchwise::attempt::json::AttemptJson;
@@ -85,8 +86,7 @@ impl SqliteOut {
                 .advise("choose another file: export does not add to a database"));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let part = tempfile::Builder::new().prefix(".part-").tempfile_in(folder).map_err(|e| cannot_write(path, &e))?;
-        let part = part.into_temp_path();
+        let part = part_file(folder).map_err(|error| cannot_write(path, &error))?.into_temp_path();
         let connection = Connection::open(&part).map_err(|error| failed(path, &error))?;
         connection.execute_batch(TABLES).map_err(|error| failed(path, &error))?;
         Ok(Self { connection, part, path: path.to_owned() })
@@ -143,13 +143,6 @@ impl SqliteOut {
         let Self { connection, part, path } = self;
         connection.execute_batch(INDEXES).map_err(|error| failed(&path, &error))?;
         connection.close().map_err(|(_, error)| failed(&path, &error))?;
-        // Temporary files are private; an exported database has the permissions of an ordinary file.
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt as _;
-            let mode = std::fs::Permissions::from_mode(0o644);
-            std::fs::set_permissions(&part, mode).map_err(|error| cannot_write(&path, &error))?;
-        }
         part.persist_noclobber(&path).map_err(|error| cannot_write(&path, &error.error))
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::parse::input::scheme_hint;
 use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::heuristic::url::without_user;
 use fetchwise::pipeline::Report;
 
 /// Returns a hint for a link that was not delivered.
@@ -18,7 +19,7 @@ pub(super) fn hint(report: &Report) -> Option<String> {
              --allow-private-network"
                 .to_owned(),
         ),
-        ErrorKind::InvalidUrl => scheme_hint(&report.url),
+        ErrorKind::InvalidUrl => scheme_hint(&without_user(&report.url)),
         _ => None,
     }
 }

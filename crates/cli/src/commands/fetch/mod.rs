@@ -65,6 +65,7 @@ mod input_feed;
 pub(crate) mod input_line;
 mod input_position;
 mod link_end;
+mod link_fate;
 mod link_list;
 mod link_queue;
 mod log_watch;

@@ -22,6 +22,13 @@ pub(crate) enum PauseWait {
     Forever,
 }
 
+impl PauseWait {
+    /// Returns whether a pause of `time` lasts longer.
+    pub(super) fn is_shorter_than(self, time: Duration) -> bool {
+        matches!(self, Self::AtMost(limit) if time > limit)
+    }
+}
+
 /// Links by the end of their pause.
 #[derive(Debug)]
 pub(super) struct PausedLinks<T> {
@@ -72,7 +79,7 @@ impl<T> PausedLinks<T> {
         let next = self.next_at()?;
         let since = *self.idle_since.get_or_insert(now);
         match self.wait {
-            PauseWait::AtMost(limit) if next.since(since) > limit => None,
+            wait if wait.is_shorter_than(next.since(since)) => None,
             _ => Some(next),
         }
     }
@@ -82,9 +89,9 @@ impl<T> PausedLinks<T> {
         self.idle_since = None;
     }
 
-    /// Returns whether a pause until `until` lasts longer than the run waits.
-    pub(super) fn is_too_long(&self, until: Timestamp, now: Timestamp) -> bool {
-        matches!(self.wait, PauseWait::AtMost(limit) if until.since(now) > limit)
+    /// Returns how long the run waits.
+    pub(super) fn limit(&self) -> PauseWait {
+        self.wait
     }
 
     /// Removes and returns the links that `is_wanted` selects.

@@ -108,9 +108,11 @@ impl QueueFeed {
             }
             QueueEvent::Withdrawn(site) => self.withdraw(&site, false),
             QueueEvent::Revoked(site) => self.withdraw(&site, true),
-            QueueEvent::Drained => {
+            QueueEvent::Drained { unreadable } => {
                 self.is_drained = true;
-                None
+                // The rest is fetched by now, and the error only ends the run.
+                let items = (unreadable > 0).then(|| Item::Broken(unreadable_messages(unreadable)));
+                items.map(|item| Batch { items: vec![item], ..Batch::default() })
             }
             QueueEvent::Failed(error) => {
                 let error = format!("cannot read the queue: {}", plain(&error.to_string()));
@@ -145,6 +147,11 @@ impl QueueFeed {
             Err(error) => Item::Bad { number, place: InputPosition::Queue { number, seq, is_redelivered }, error },
         }
     }
+}
+
+fn unreadable_messages(count: u64) -> String {
+    let messages = if count == 1 { "1 message" } else { &*format!("{count} messages") };
+    format!("{messages} of the queue cannot be read: another program put them on subjects that belong to no site")
 }
 
 /// Returns the text and the host of a link of the queue.

@@ -19,6 +19,7 @@ use crate::terminal::exit::Failure;
 use crate::terminal::live_region::{LiveRegion, is_utf8};
 use crate::terminal::output::{DIM, ERROR, Output, note_styled, plain, styled};
 use crate::terminal::pace_text::span;
+use fetchwise::heuristic::url::without_user;
 use fetchwise::pipeline::{CrawlDelayCut, Report};
 use fetchwise::time::Timestamp;
 
@@ -56,6 +57,8 @@ pub(super) struct ResultDisplay<'o> {
     status: StatusTimer,
     /// Hints that were printed: each is printed once.
     hints: HashSet<String>,
+    /// Whether the display said that users and passwords are not sent.
+    is_user_reported: bool,
     pub(super) sum: Totals,
 }
 
@@ -80,6 +83,7 @@ impl<'o> ResultDisplay<'o> {
             progress: Progress::new(total),
             status: StatusTimer::new(now),
             hints: HashSet::new(),
+            is_user_reported: false,
             sum: Totals::default(),
         }
     }
@@ -93,6 +97,10 @@ impl<'o> ResultDisplay<'o> {
         now: Timestamp,
     ) -> Result<(), Failure> {
         self.sum.add(report);
+        if !self.is_user_reported && without_user(&report.url) != report.url {
+            self.is_user_reported = true;
+            self.note("fetchwise: warning: the user and password in a URL are not sent, and not shown");
+        }
         if self.out.json {
             self.out.object(&ReportJson::new(Some(place), id, report))?;
         } else {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::commands::fetch::input_position::InputPosition;
 use fetchwise::consent::{Purpose, Term};
 use fetchwise::decision::Source;
-use fetchwise::heuristic::url::{MAX_URL_BYTES, shorten};
+use fetchwise::heuristic::url::{MAX_URL_BYTES, shorten, without_user};
 use fetchwise::pipeline::Report;
 use fetchwise::rfc3339;
 
@@ -106,10 +106,8 @@ impl ReportJson<'_> {
     }
 }
 
-/// Returns the URL as given, shortened if it exceeds the limit for URLs.
+/// Returns the URL as given, without user and password, and shortened if it exceeds the limit for URLs.
 pub(super) fn shown_url(report: &Report) -> Cow<'_, str> {
-    match report.url.len() > MAX_URL_BYTES {
-        true => Cow::Owned(shorten(&report.url)),
-        false => Cow::Borrowed(&report.url),
-    }
+    let url = without_user(&report.url);
+    if url.len() > MAX_URL_BYTES { Cow::Owned(shorten(&url)) } else { url }
 }

@@ -24,6 +24,7 @@ use super::input_position::InputPosition;
 use super::result_order::Stored;
 use crate::commands::fetch::link_end::{LeftLinks, LinkEnd};
 use crate::terminal::output::{note, shown};
+use fetchwise::heuristic::url::without_user;
 use fetchwise::pipeline::{Link, Report};
 use fetchwise::time::Timestamp;
 
@@ -141,7 +142,8 @@ impl Resume {
         let (hash, end) = (hash(link), LinkEnd::of(report));
         let name = match end {
             LinkEnd::Paused => {
-                let name = link.id.as_deref().unwrap_or(&link.url);
+                let url = without_user(&link.url);
+                let name = link.id.as_deref().unwrap_or(&url);
                 serde_json::to_string(&(now.as_millis(), name)).unwrap_or_default()
             }
             _ => String::new(),

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::eta::Estimator;
 use super::frontier::{Frontier, HostId};
+use super::link_fate::{LinkFate, NotFetched, WaitLimits};
 use super::link_queue::QueuedLink;
 use super::log_watch;
 use super::paused_links::PausedLinks;
@@ -37,14 +38,10 @@ use crate::commands::fetch::shutdown::{Shutdown, ShutdownRequest};
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::plain;
 use crate::terminal::pace_text::span;
-use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::pipeline::{Link, LinkSlot, LinkSlots, Pipeline, Report};
 use fetchwise::time::Timestamp;
 use totals::Totals;
-
-/// The maximum number of requests for a link that its host refused because the crawl was too fast.
-const MAX_TRIES: u8 = 4;
 
 /// How many times the number of slots are started links, with those that wait in the middle of a visit.
 const MAX_STARTED: usize = 4;
@@ -425,8 +422,7 @@ impl Scheduler<'_> {
         self.finished.insert(waiting.number, FinishedItem::Fetched(place, link, Box::new(report)));
     }
 
-    /// Returns a link to the frontier if its host has no slot for it yet, or refused it because the crawl was too fast.
-    /// A link that is paused for longer waits for the end of its pause. Otherwise returns the fetched link.
+    /// Puts a link that was not fetched where its [`LinkFate`] says. Returns the fetched link if it has ended.
     fn put_back(
         &mut self,
         host: HostId,
@@ -434,48 +430,44 @@ impl Scheduler<'_> {
         waiting: &mut QueuedLink,
     ) -> Option<Box<FetchedLink>> {
         let report = &fetched.report;
-        let is_paced = report.error_type == Some(Report::PACED);
-        let is_paused = report.error_type == Some(Report::PAUSED);
-        let is_refused = report.error_type == Some(ErrorKind::RateLimited.name());
-        waiting.refused += u8::from(is_refused);
-        let goes_back = !self.shutdown.is_stopping() && (is_paced || is_refused || is_paused);
-        if goes_back && self.feed.is_withdrawn(waiting.number) {
-            self.show.sum.requests += u64::from(report.requests);
-            self.frontier.ended(host);
-            self.feed.dropped(waiting.number);
-            return None;
-        }
-        let now = self.pipeline.selector().now();
-        match report.paused_until {
-            // The links of a queue are no list that this run could end with.
-            Some(until) if self.feed.is_queue() && self.paused.is_too_long(until, now) => {}
-            _ if self.shutdown.is_stopping() || !is_paced && !is_refused && !is_paused => {}
-            Some(until)
-                if !is_paused
-                    && waiting.refused < MAX_TRIES
-                    && until.since(self.pipeline.selector().now()) <= self.max_wait =>
-            {
-                self.show.sum.requests += u64::from(report.requests);
-                match is_refused {
-                    true => self.frontier.refused(host, *waiting, until),
-                    false => self.frontier.back(host, *waiting, until),
+        let Some(why) = NotFetched::of(report) else { return Some(fetched) };
+        waiting.refused += u8::from(why == NotFetched::Refused);
+        let fate = match self.feed.is_withdrawn(waiting.number) {
+            true => LinkFate::StaysQueued,
+            false => {
+                let now = self.pipeline.selector().now();
+                LinkFate::of(why, waiting.refused, report.paused_until, &self.wait_limits(), now)
+            }
+        };
+        match fate {
+            LinkFate::Ends => return Some(fetched),
+            LinkFate::Pauses(until) => {
+                let name = Arc::clone(self.frontier.name(host));
+                let paused = PausedLink { host: name, waiting: *waiting, fetched };
+                match self.paused.push(until, paused) {
+                    Ok(()) => self.frontier.ended(host),
+                    Err(paused) => return Some(paused.fetched),
                 }
                 return None;
             }
-            Some(until) if waiting.refused < MAX_TRIES => {
-                let name = Arc::clone(self.frontier.name(host));
-                let paused = PausedLink { host: name, waiting: *waiting, fetched };
-                return match self.paused.push(until, paused) {
-                    Ok(()) => {
-                        self.frontier.ended(host);
-                        None
-                    }
-                    Err(paused) => Some(paused.fetched),
-                };
+            LinkFate::GoesBack(until) => self.frontier.back(host, *waiting, until),
+            LinkFate::Refused(until) => self.frontier.refused(host, *waiting, until),
+            LinkFate::StaysQueued => {
+                self.frontier.ended(host);
+                self.feed.dropped(waiting.number);
             }
-            _ => {}
         }
-        Some(fetched)
+        self.show.sum.requests += u64::from(fetched.report.requests);
+        None
+    }
+
+    fn wait_limits(&self) -> WaitLimits {
+        WaitLimits {
+            max_wait: self.max_wait,
+            pauses: self.paused.limit(),
+            is_queue: self.feed.is_queue(),
+            is_stopping: self.shutdown.is_stopping(),
+        }
     }
 
     /// Prints finished items: all of them, or with `--ordered` those that wait for no earlier one. The others are saved.

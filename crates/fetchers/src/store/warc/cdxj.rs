@@ -3,9 +3,10 @@
 //! Owns: the lines, and the form of a URL by which they are sorted (SURT). An index is built from the archive itself,
 //! from the end of the part that it already covers, so a killed crawl omits nothing.
 //!
-//! Invariants: an update replaces the index atomically by another sorted one.
+//! Invariants: an update replaces the index atomically by another sorted one. A file counts as indexed only if it still has
+//! the record of its last line: the name of an archive may be that of another one by now.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, BufWriter};
 use std::net::IpAddr;
@@ -15,7 +16,10 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::tail::Records;
+use super::is_gzip;
+use super::parsed_heads::ParsedHeads;
+use super::tail::{Record, Records};
+use crate::store::readable_by_umask;
 
 /// The fields of a line besides URL and time. Numbers are strings, as the tools for such files expect.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,8 +35,9 @@ struct IndexFields {
     filename: String,
 }
 
-/// Updates the index at `index` from the files of an archive. Returns the number of new lines. Cost: reading the new
-/// part of the archive, or all of it if it is compressed; memory for the new lines.
+/// Updates the index at `index` from the files of an archive. Returns the number of new lines. A file that is no longer
+/// the one that was indexed is indexed from its start. Cost: reading the new part of the archive, or all of it if it is
+/// compressed; memory for the new lines.
 ///
 /// # Errors
 /// Fails if a file cannot be read or written, or if `index` is not a CDXJ file.
@@ -42,123 +47,122 @@ pub fn update(archive: &[PathBuf], index: &Path) -> io::Result<usize> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    let indexed = old.as_ref().map(ends).transpose()?.unwrap_or_default();
-    let mut lines = Vec::new();
+    let indexed = old.as_ref().map(last_lines).transpose()?.unwrap_or_default();
+    let (mut lines, mut replaced) = (Vec::new(), HashSet::new());
     for path in archive {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let from = indexed.get(&name).copied().unwrap_or(0);
+        let from = match indexed.get(&name) {
+            Some(last) if last.is_in(path, &name)? => last.end,
+            Some(_) => {
+                replaced.insert(name.clone());
+                0
+            }
+            None => 0,
+        };
         collect(path, &name, from, &mut lines)?;
     }
-    if lines.is_empty() && old.is_some() {
+    if lines.is_empty() && replaced.is_empty() && old.is_some() {
         return Ok(0);
     }
     lines.sort_unstable();
     let folder = index.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    merge(old.map(|_| File::open(index)).transpose()?, &lines, &mut BufWriter::new(file.as_file_mut()))?;
-    // Temporary files are private; an index is an ordinary file.
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
-    }
+    let mut builder = tempfile::Builder::new();
+    readable_by_umask(&mut builder);
+    let mut file = builder.tempfile_in(folder)?;
+    let old = old.map(|_| File::open(index)).transpose()?;
+    merge((old, &replaced), &lines, &mut BufWriter::new(file.as_file_mut()))?;
     file.persist(index).map_err(|error| error.error)?;
     Ok(lines.len())
 }
 
-/// Returns the end of the indexed part of each file.
-fn ends(file: &File) -> io::Result<HashMap<String, u64>> {
-    let mut ends = HashMap::new();
-    for line in BufReader::new(file).lines() {
-        let line = line?;
-        let fields = line.splitn(3, ' ').nth(2).and_then(|json| serde_json::from_str::<IndexFields>(json).ok());
-        let end = fields.and_then(|fields| {
-            let end = fields.offset.parse::<u64>().ok()?.checked_add(fields.length.parse().ok()?)?;
-            Some((fields.filename, end))
-        });
-        let Some((name, end)) = end else {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("invalid CDXJ line: {line:.80}")));
-        };
-        let known = ends.entry(name).or_insert(0);
-        *known = end.max(*known);
+/// The last line of an indexed file.
+struct LastLine {
+    text: String,
+    /// The record's first byte, and the byte after it.
+    begin: u64,
+    end: u64,
+}
+
+impl LastLine {
+    /// Returns whether the file at `path` has the record of the line.
+    fn is_in(&self, path: &Path, name: &str) -> io::Result<bool> {
+        let file = File::open(path)?;
+        let Some(record) = Records::of(&file, is_gzip(path), self.begin)?.next()? else { return Ok(false) };
+        Ok(line_of(&record, name)?.as_ref() == Some(&self.text))
     }
-    Ok(ends)
+}
+
+/// Returns the last line of each indexed file.
+fn last_lines(file: &File) -> io::Result<HashMap<String, LastLine>> {
+    let mut lasts: HashMap<String, LastLine> = HashMap::new();
+    for text in BufReader::new(file).lines() {
+        let text = text?;
+        let invalid = || io::Error::new(io::ErrorKind::InvalidData, format!("invalid CDXJ line: {text:.80}"));
+        let fields = fields_of(&text).ok_or_else(invalid)?;
+        let begin = fields.offset.parse::<u64>().map_err(|_| invalid())?;
+        let len = fields.length.parse().map_err(|_| invalid())?;
+        let end = begin.checked_add(len).ok_or_else(invalid)?;
+        if lasts.get(&fields.filename).is_none_or(|known| known.end < end) {
+            lasts.insert(fields.filename, LastLine { text, begin, end });
+        }
+    }
+    Ok(lasts)
+}
+
+/// Returns the fields of a line besides URL and time.
+fn fields_of(line: &str) -> Option<IndexFields> {
+    serde_json::from_str(line.splitn(3, ' ').nth(2)?).ok()
 }
 
 /// Collects the lines of the file at `path` from byte `from` on.
 fn collect(path: &Path, name: &str, from: u64, lines: &mut Vec<String>) -> io::Result<()> {
     let file = File::open(path)?;
-    let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
-    let mut records = Records::of(&file, gzip, from)?;
+    let mut records = Records::of(&file, is_gzip(path), from)?;
     while let Some(record) = records.next()? {
-        let head = ParsedHeads::of(&record.head);
-        let kind = head.warc("warc-type").unwrap_or_default();
-        let (true, Some(url)) = (matches!(kind, "response" | "revisit"), head.warc("warc-target-uri")) else {
-            continue;
-        };
-        let Ok(parsed) = Url::parse(url) else { continue };
-        let time = head.warc("warc-date").and_then(|date| DateTime::parse_from_rfc3339(date).ok()).unwrap_or_default();
-        let digest = head.warc("warc-payload-digest").unwrap_or_default();
-        let fields = IndexFields {
-            url: url.to_owned(),
-            mime: if kind == "revisit" { "warc/revisit".to_owned() } else { head.mime() },
-            status: head.status().unwrap_or_default().to_owned(),
-            digest: digest.strip_prefix("sha1:").unwrap_or(digest).to_owned(),
-            length: (record.end - record.start).to_string(),
-            offset: record.start.to_string(),
-            filename: name.to_owned(),
-        };
-        let json = serde_json::to_string(&fields).map_err(io::Error::other)?;
-        lines.push(format!("{} {} {json}", surt(&parsed), time.with_timezone(&Utc).format("%Y%m%d%H%M%S")));
+        lines.extend(line_of(&record, name)?);
     }
     Ok(())
 }
 
-/// The heads of a record: its own, and that of the response in it.
-struct ParsedHeads<'h> {
-    warc: Vec<(&'h str, &'h str)>,
-    status: Option<&'h str>,
-    http: Vec<(&'h str, &'h str)>,
+/// Returns the line of a record in the file `name`; `None` for one that is no page.
+fn line_of(record: &Record, name: &str) -> io::Result<Option<String>> {
+    let head = ParsedHeads::of(&record.head);
+    let kind = head.warc("warc-type").unwrap_or_default();
+    let (true, Some(url)) = (matches!(kind, "response" | "revisit"), head.warc("warc-target-uri")) else {
+        return Ok(None);
+    };
+    let Ok(parsed) = Url::parse(url) else { return Ok(None) };
+    let time = head.warc("warc-date").and_then(|date| DateTime::parse_from_rfc3339(date).ok()).unwrap_or_default();
+    let digest = head.warc("warc-payload-digest").unwrap_or_default();
+    let fields = IndexFields {
+        url: url.to_owned(),
+        mime: if kind == "revisit" { "warc/revisit".to_owned() } else { head.mime() },
+        status: head.status().unwrap_or_default().to_owned(),
+        digest: digest.strip_prefix("sha1:").unwrap_or(digest).to_owned(),
+        length: (record.end - record.start).to_string(),
+        offset: record.start.to_string(),
+        filename: name.to_owned(),
+    };
+    let json = serde_json::to_string(&fields).map_err(io::Error::other)?;
+    Ok(Some(format!("{} {} {json}", surt(&parsed), time.with_timezone(&Utc).format("%Y%m%d%H%M%S"))))
 }
 
-impl<'h> ParsedHeads<'h> {
-    fn of(bytes: &'h [u8]) -> Self {
-        // A head that is truncated or not text is parsed as far as possible.
-        let text = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
-        let (warc, http) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
-        let http = http.split_once("\r\n\r\n").map_or(http, |(head, _)| head);
-        let fields = |head: &'h str| -> Vec<(&'h str, &'h str)> {
-            head.split("\r\n").skip(1).filter_map(|line| line.split_once(':')).map(|(n, v)| (n, v.trim())).collect()
-        };
-        let status = http.split("\r\n").next().and_then(|line| line.split(' ').nth(1));
-        Self { warc: fields(warc), status, http: fields(http) }
-    }
-
-    fn warc(&self, name: &str) -> Option<&'h str> {
-        field(&self.warc, name)
-    }
-
-    fn status(&self) -> Option<&'h str> {
-        self.status.filter(|status| status.len() == 3 && status.bytes().all(|b| b.is_ascii_digit()))
-    }
-
-    fn mime(&self) -> String {
-        let mime = field(&self.http, "content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        if mime.is_empty() { "unk".to_owned() } else { mime.to_ascii_lowercase() }
-    }
-}
-
-fn field<'h>(fields: &[(&str, &'h str)], name: &str) -> Option<&'h str> {
-    fields.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| *value)
-}
-
-/// Writes the old and the new lines, sorted.
-fn merge(old: Option<File>, new: &[String], out: &mut impl io::Write) -> io::Result<()> {
+/// Writes the old and the new lines, sorted, without the old ones of the files in `replaced`.
+fn merge(
+    (old, replaced): (Option<File>, &HashSet<String>),
+    new: &[String],
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    let is_replaced =
+        |line: &str| !replaced.is_empty() && fields_of(line).is_some_and(|fields| replaced.contains(&fields.filename));
     let mut new = new.iter().peekable();
     if let Some(old) = old {
         for line in BufReader::new(old).lines() {
             let line = line?;
+            if is_replaced(&line) {
+                continue;
+            }
             while let Some(next) = new.next_if(|next| **next < line) {
                 writeln!(out, "{next}")?;
             }

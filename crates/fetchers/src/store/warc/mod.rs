@@ -11,6 +11,7 @@
 //!
 //! Invariants: one record is appended at a time, and an incomplete one is removed again, so a crash can only truncate
 //! the last one. Memory does not grow with the page: a long body is copied from its temporary file in pieces.
+//! An archive is never referred to by its name alone: a revisit needs a record that is still where it was written.
 //! [`Warc::open`] cuts off a torn record and keeps it in a file next to the archive: no complete record is ever lost,
 //! and nothing is appended to an incomplete one.
 
@@ -18,20 +19,22 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use uuid::Uuid;
 
-use super::{ArchiveRecord, Delivered, Store, StoredBody};
-use crate::store::warc::known_payloads::KnownPayloads;
+use super::{ArchiveRecord, Delivered, Store, StoredBody, body_is_gone};
+use crate::store::warc::known_payloads::{KnownPayloads, RecordPlace, StoredRecord};
 use fetchwise_types::time::Timestamp;
+use parsed_heads::ParsedHeads;
 use record::{Digest, Head, Kind, Original};
-use tail::Tail;
+use tail::{Records, Tail};
 
 pub mod cdxj;
 mod known_payloads;
+mod parsed_heads;
 mod record;
 mod tail;
 
@@ -86,6 +89,8 @@ pub struct Warc {
     /// Requested path; later files are named after it.
     path: PathBuf,
     gzip: bool,
+    /// Whether it is a pipe, whose reader has what was written.
+    is_pipe: bool,
     options: WarcOptions,
     current: Mutex<Current>,
     known_payloads: Mutex<KnownPayloads>,
@@ -96,7 +101,7 @@ pub struct Warc {
 #[derive(Debug)]
 struct Current {
     number: u32,
-    path: PathBuf,
+    path: Arc<Path>,
     file: File,
 }
 
@@ -174,7 +179,7 @@ impl Warc {
     /// # Errors
     /// See [`WarcError`].
     pub fn with(path: &Path, options: WarcOptions) -> Result<Self, WarcError> {
-        let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
+        let gzip = is_gzip(path);
         let mut number = 0;
         if options.rotate_at.is_some() {
             while name_of(path, number + 1).exists() {
@@ -192,8 +197,9 @@ impl Warc {
         let archive = Self {
             path: path.to_owned(),
             gzip,
+            is_pipe,
             options,
-            current: Mutex::new(Current { number, path: current.clone(), file }),
+            current: Mutex::new(Current { number, path: current.as_path().into(), file }),
             known_payloads: Mutex::default(),
             torn,
         };
@@ -238,8 +244,8 @@ impl Warc {
         Ok(bytes)
     }
 
-    /// Appends one record whose block is the `len` bytes of `block`. Returns the file that it is in.
-    fn append(&self, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<PathBuf> {
+    /// Appends one record whose block is the `len` bytes of `block`.
+    fn append(&self, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<RecordPlace> {
         // Compression is slow, so it runs without the lock on the file.
         if len <= IN_MEMORY {
             let bytes = self.encode(head, len, block)?;
@@ -259,15 +265,15 @@ impl Warc {
     }
 
     /// Calls `write` with exclusive access to the file; removes what it wrote if it fails.
-    fn append_with(&self, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<PathBuf> {
+    fn append_with(&self, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<RecordPlace> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(max) = self.options.rotate_at
             && current.file.metadata()?.len() >= max
         {
             *current = self.next_file(current.number + 1)?;
         }
-        append(&mut current.file, write)?;
-        Ok(current.path.clone())
+        let offset = append(&mut current.file, write)?;
+        Ok(RecordPlace { file: Arc::clone(&current.path), offset })
     }
 
     fn next_file(&self, number: u32) -> io::Result<Current> {
@@ -277,16 +283,19 @@ impl Warc {
             let info = self.info(&path)?;
             append(&mut file, |file| file.write_all(&info))?;
         }
-        Ok(Current { number, path, file })
+        Ok(Current { number, path: path.into(), file })
     }
 
     /// Returns the record that already has this payload.
-    fn original(&self, payload: &Digest, is_empty: bool) -> Option<Original> {
+    fn known(&self, payload: &Digest, is_empty: bool) -> Option<StoredRecord> {
         // A reference to an empty payload would save nothing.
         if !self.options.revisits || is_empty {
             return None;
         }
-        self.known_payloads.lock().unwrap_or_else(PoisonError::into_inner).get(payload).cloned()
+        let known = self.known_payloads.lock().unwrap_or_else(PoisonError::into_inner).get(payload).cloned();
+        known.filter(|known| {
+            self.is_pipe || is_in_place(&known.place.file, known.place.offset, known.original.id, payload)
+        })
     }
 
     /// Writes the redirects before a page, each with its request, and the request for the page itself.
@@ -365,10 +374,35 @@ fn open_locked(path: &Path, readable: bool) -> Result<File, WarcError> {
 }
 
 /// Calls `write` to append to the file, and removes what it wrote if it fails: an incomplete record would swallow the
-/// next one.
-fn append(file: &mut File, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+/// next one. Returns the offset of what it wrote.
+fn append(file: &mut File, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<u64> {
     let whole = file.metadata()?.len();
-    write(file).inspect_err(|_| drop(file.set_len(whole)))
+    write(file).inspect_err(|_| drop(file.set_len(whole)))?;
+    Ok(whole)
+}
+
+/// Returns whether the archive at `path` has the record `id` with this payload at `offset`, from its first to its last
+/// byte. An archive of that name may be another one, or be cut.
+fn is_in_place(path: &Path, offset: u64, id: Uuid, payload: &Digest) -> bool {
+    let record = || {
+        // A pipe would wait for a writer.
+        if !fs::metadata(path)?.is_file() {
+            return Ok(None);
+        }
+        let file = File::open(path)?;
+        Records::of(&file, is_gzip(path), offset)?.next()
+    };
+    let record: io::Result<Option<tail::Record>> = record();
+    record.ok().flatten().is_some_and(|record| {
+        let head = ParsedHeads::of(&record.head);
+        head.warc("warc-record-id").is_some_and(|found| found == record::urn(id))
+            && head.warc("warc-payload-digest").and_then(record::digest_of) == Some(*payload)
+    })
+}
+
+/// Returns whether the archive at `path` is compressed.
+fn is_gzip(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"))
 }
 
 /// Writes the record as one gzip member to `out`.
@@ -442,46 +476,55 @@ impl Store for Warc {
             return Err(record::cut_short());
         }
         let is_empty = response.body.is_empty();
-        let original = self.original(&of_payload, is_empty);
-        let is_revisit = original.is_some();
-        let earlier = original.clone();
+        let known = self.known(&of_payload, is_empty);
         let head = Head {
             url: Some(response.final_url.clone()),
             peer: response.exchange.last().and_then(|exchange| exchange.peer),
             payload: Some(of_payload),
             // The server closed the connection before the announced length.
             truncated: response.truncated.then_some("disconnect"),
-            ..Head::new(original.map_or(Kind::Response, Kind::Revisit), page.at)
+            ..Head::new(known.as_ref().map_or(Kind::Response, |it| Kind::Revisit(it.original.clone())), page.at)
         };
-        let file = if is_revisit {
-            let head_len = http_head.len() as u64;
-            self.append(&head.to_bytes(record::digest(&http_head), head_len), head_len, &mut http_head.as_slice())?
-        } else {
-            let mut block = http_head.as_slice().chain(response.body.reader());
-            self.append(&head.to_bytes(of_block, len), len, &mut block)?
+        let body = match known {
+            Some(known) => {
+                let head_len = http_head.len() as u64;
+                self.append(&head.to_bytes(record::digest(&http_head), head_len), head_len, &mut http_head.as_slice())?;
+                known
+            }
+            None => {
+                let mut block = http_head.as_slice().chain(response.body.reader());
+                let place = self.append(&head.to_bytes(of_block, len), len, &mut block)?;
+                let original = Original { id: head.id, url: response.final_url.clone(), at: page.at };
+                let new = StoredRecord { original, place };
+                if !is_empty && self.options.revisits {
+                    self.known_payloads.lock().unwrap_or_else(PoisonError::into_inner).add(of_payload, new.clone());
+                }
+                new
+            }
         };
-        if !is_revisit && !is_empty && self.options.revisits {
-            let original = Original { id: head.id, url: response.final_url.clone(), at: page.at };
-            self.known_payloads.lock().unwrap_or_else(PoisonError::into_inner).add(of_payload, original);
-        }
         self.put_requests(page, head.id)?;
         self.put_metadata(page, head.id)?;
-        let body = earlier.unwrap_or_else(|| Original { id: head.id, url: response.final_url.clone(), at: page.at });
+        let StoredRecord { original, place } = body;
         let record = ArchiveRecord {
-            id: body.id.urn().to_string(),
-            url: body.url.into(),
-            at: body.at.as_millis(),
+            id: original.id.urn().to_string(),
+            offset: place.offset,
+            url: original.url.into(),
+            at: original.at.as_millis(),
             payload: record::digest_text(of_payload),
         };
-        Ok(StoredBody { file, record: Some(record) })
+        Ok(StoredBody { file: place.file.to_path_buf(), content: None, record: Some(record) })
     }
 
     fn holds(&self, body: &StoredBody) -> bool {
-        body.record.as_ref().is_some_and(|record| original_of(record).is_some()) && body.file.exists()
+        body.record.as_ref().is_some_and(|record| {
+            original_of(record)
+                .is_some_and(|(original, payload)| is_in_place(&body.file, record.offset, original.id, &payload))
+        })
     }
 
     fn put_not_modified(&self, page: &Delivered<'_>, earlier: &StoredBody) -> io::Result<()> {
-        let Some((original, payload)) = earlier.record.as_ref().and_then(original_of) else { return Ok(()) };
+        let original = earlier.record.as_ref().filter(|_| self.holds(earlier)).and_then(original_of);
+        let (original, payload) = original.ok_or_else(|| body_is_gone(&earlier.file))?;
         let response = page.response;
         let block = record::not_modified_head(response.status, &response.headers);
         let head = Head {

@@ -233,7 +233,8 @@ fn push_headers<'a>(head: &mut Vec<u8>, headers: impl Iterator<Item = &'a Header
     }
 }
 
-fn urn(id: Uuid) -> String {
+/// Returns an id as archives write it.
+pub(super) fn urn(id: Uuid) -> String {
     format!("<urn:uuid:{id}>")
 }
 

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use super::node::InProcessNode;
 use crate::transport::in_process::work_queue::WorkQueue;
 use crate::transport::{
-    MAX_QUEUED_LINK, QueueContent, QueuedMessage, TransportError, WorkQueues, check_queue_name, shard_of,
+    MAX_QUEUED_LINK, QueueContent, QueueSites, QueuedMessage, TransportError, WorkQueues, check_queue_name, shard_of,
 };
 
 impl InProcessNode {
@@ -71,12 +71,19 @@ impl WorkQueues for InProcessNode {
         .boxed()
     }
 
-    fn sites<'a>(&'a self, queue: &'a str, shard: Option<u8>) -> BoxFuture<'a, Result<Vec<String>, TransportError>> {
+    fn sites<'a>(&'a self, queue: &'a str, shard: Option<u8>) -> BoxFuture<'a, Result<QueueSites, TransportError>> {
         async move {
             self.with_queue(queue, |queue| {
-                let sites: HashSet<&String> = queue.links.values().map(|(site, _)| site).collect();
                 let wanted = |site: &&String| shard.is_none_or(|shard| shard_of(site) == shard);
-                Ok(sites.into_iter().filter(wanted).cloned().collect())
+                let (mut sites, mut unreadable) = (HashSet::new(), 0);
+                for site in queue.links.values().map(|(site, _)| site).filter(wanted) {
+                    // At a real broker, a subject without a site.
+                    match site.is_empty() {
+                        true => unreadable += 1,
+                        false => drop(sites.insert(site)),
+                    }
+                }
+                Ok(QueueSites { sites: sites.into_iter().cloned().collect(), unreadable })
             })
         }
         .boxed()

@@ -22,7 +22,7 @@ use super::error::{ApiError, StoreError, api_error, other_error, request_error};
 use super::names::Names;
 use crate::transport::nats::connection::Connection;
 use crate::transport::nats::provision;
-use crate::transport::{QueueContent, QueuedMessage, TransportError, WorkQueues, check_queue_name};
+use crate::transport::{QueueContent, QueueSites, QueuedMessage, TransportError, WorkQueues, check_queue_name};
 
 /// The time after which the broker delivers a link again by itself. It is longer than any pause of a host: when a node
 /// dies, its lease ends long before.
@@ -33,6 +33,9 @@ const MAX_ACK_PENDING: usize = 10_000;
 #[derive(Deserialize)]
 struct ContentResponse {
     state: ContentState,
+    /// The number of subjects that match the question. One response names some of them only.
+    #[serde(default)]
+    total: usize,
     #[serde(default)]
     cluster: Cluster,
 }
@@ -87,10 +90,37 @@ impl Connection {
 
     async fn queue_info(&self, queue: &str, filter: Option<String>) -> Result<ContentResponse, TransportError> {
         check_queue_name(queue)?;
-        let stream = self.names.queue_stream(queue);
         let question = filter.map_or_else(|| json!({}), |filter| json!({ "subjects_filter": filter }));
-        let answer = self.api_request::<ContentResponse>(&format!("STREAM.INFO.{stream}"), &question, &stream).await?;
+        self.ask_queue(queue, &question).await
+    }
+
+    async fn ask_queue(&self, queue: &str, question: &Value) -> Result<ContentResponse, TransportError> {
+        let stream = self.names.queue_stream(queue);
+        let answer = self.api_request::<ContentResponse>(&format!("STREAM.INFO.{stream}"), question, &stream).await?;
         answer.map_err(|error| queue_error(&error, queue, &stream))
+    }
+
+    async fn sites(&self, queue: &str, shard: Option<u8>) -> Result<QueueSites, TransportError> {
+        check_queue_name(queue)?;
+        let filter = match shard {
+            None => self.names.queue_subjects(queue),
+            Some(shard) => self.names.queue_shard(queue, shard),
+        };
+        let (mut found, mut seen) = (QueueSites::default(), 0);
+        loop {
+            let part = self.ask_queue(queue, &json!({ "subjects_filter": filter, "offset": seen })).await?;
+            let is_last = part.state.subjects.is_empty() || seen + part.state.subjects.len() >= part.total;
+            seen += part.state.subjects.len();
+            for (subject, links) in part.state.subjects {
+                match self.names.site_of_subject(queue, &subject) {
+                    Some(site) => found.sites.push(site),
+                    None => found.unreadable += links,
+                }
+            }
+            if is_last {
+                return Ok(found);
+            }
+        }
     }
 
     /// Compares the links of a site in the stream with those that its consumer still has to deliver, or to see
@@ -252,13 +282,8 @@ impl WorkQueues for Nats {
         })
     }
 
-    fn sites<'a>(&'a self, queue: &'a str, shard: Option<u8>) -> BoxFuture<'a, Result<Vec<String>, TransportError>> {
-        Box::pin(async move {
-            let names = &self.connection.names;
-            let filter = shard.map_or_else(|| names.queue_subjects(queue), |shard| names.queue_shard(queue, shard));
-            let state = self.connection.queue_state(queue, Some(filter)).await?;
-            Ok(state.subjects.keys().filter_map(|subject| names.site_of_subject(queue, subject)).collect())
-        })
+    fn sites<'a>(&'a self, queue: &'a str, shard: Option<u8>) -> BoxFuture<'a, Result<QueueSites, TransportError>> {
+        Box::pin(self.connection.sites(queue, shard))
     }
 
     fn delivered<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<u64, TransportError>> {
