@@ -86,6 +86,15 @@ async fn the_crawlers_own_group_takes_precedence() {
     for (path, allowed) in [("/a", false), ("/a/b", true), ("/x/y.zip", false), ("/b", true)] {
         assert_eq!(world.fetch(path).await.success, allowed, "{path}");
     }
+    // The group of its product token is its own for paths and for terms.
+    let rules = "User-agent: fetchwise/1.0\nDisallow: /a\nContent-Usage: train-ai=n\n\nUser-agent: *\nDisallow: /b";
+    let world = World::new(text(rules));
+    let (own, other) = (world.fetch("/a").await, world.fetch("/b").await);
+    assert_eq!(
+        (own.error_type, terms_of(&other)),
+        (Some("disallowed"), "train-ai=n content-usage robots.txt".to_owned())
+    );
+    assert!(other.success && own.message.unwrap().contains("(User-agent: fetchwise/1.0)"));
 }
 
 #[tokio::test]

@@ -9,13 +9,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use robotxt::{AccessResult, Agent, Robots};
+use robotxt::{ANY_AGENT, AccessResult, Robots};
 use tokio::sync::Mutex as AsyncMutex;
 use url::{Position, Url};
 
 use crate::fetch::{FetchError, Fetcher, Response};
 use fetchwise_types::attempt::error_kind::ErrorKind;
-use fetchwise_types::consent::{RobotsTerms, Term};
+use fetchwise_types::consent::{RobotsGroup, RobotsTerms, Term};
 use fetchwise_types::time::Timestamp;
 
 /// Maximum number of redirects for a robots.txt.
@@ -40,6 +40,8 @@ const MAX_BYTES: usize = 64 << 20;
 #[derive(Clone, Debug)]
 pub struct Rules {
     robots: Robots,
+    /// The name of the groups that the rules come from.
+    group: Box<str>,
     /// The terms on which its pages may be used.
     terms: RobotsTerms,
     until: Timestamp,
@@ -70,9 +72,10 @@ impl Rules {
     /// assert_eq!(rules.crawl_delay(), Some(std::time::Duration::from_secs(2)));
     /// ```
     pub fn read(text: &[u8], agent: &str, now: Timestamp) -> Self {
-        let terms = RobotsTerms::read(text, agent);
-        let robots = Robots::parse(text, Agent::Exact(agent));
-        Self { robots, terms, until: now.saturating_add(LIFETIME), unknown: None }
+        let group = RobotsGroup::read(text, agent);
+        let robots = Robots::parse(&group.access_rules(), ANY_AGENT);
+        let terms = RobotsTerms::of(&group);
+        Self { robots, group: group.name().into(), terms, until: now.saturating_add(LIFETIME), unknown: None }
     }
 
     /// Returns the rule that forbids `url`, as written in the file, with its group; `None` if the crawler may fetch it.
@@ -82,7 +85,7 @@ impl Rules {
         }
         let path = &url[Position::BeforePath..Position::AfterQuery];
         let rule = self.robots.matching_rule(path).map_or("/", |rule| rule.pattern());
-        Some(format!("Disallow: {rule} (User-agent: {})", self.robots.user_agent()))
+        Some(format!("Disallow: {rule} (User-agent: {})", self.group))
     }
 
     /// Returns the terms on which `url` may be used.
@@ -110,6 +113,7 @@ impl Rules {
     pub fn from_answer(answer: &Result<Response, FetchError>, agent: &str, now: Timestamp) -> Self {
         let unreachable = |kind, message| Self {
             robots: Robots::from_access(AccessResult::Unreachable, agent),
+            group: ANY_AGENT.into(),
             terms: RobotsTerms::default(),
             until: now.saturating_add(RETRY_PAUSE),
             unknown: Some(Unknown { kind, message }),
@@ -127,7 +131,8 @@ impl Rules {
             Err(error) => return unreachable(error.kind, error.message.clone()),
         };
         let robots = Robots::from_access(access, agent);
-        Self { robots, terms: RobotsTerms::default(), until: now.saturating_add(LIFETIME), unknown: None }
+        let until = now.saturating_add(LIFETIME);
+        Self { robots, group: ANY_AGENT.into(), terms: RobotsTerms::default(), until, unknown: None }
     }
 
     fn bytes(&self) -> usize {
