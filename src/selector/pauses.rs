@@ -8,6 +8,7 @@ use crate::evidence::{Breaker, Key};
 use crate::metrics::recorder::PauseCause;
 use crate::pause_coordination::PauseCoordinator;
 use crate::state::host_pauses::{PauseReason, PauseStore, TrialRole};
+use crate::trace;
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
@@ -72,13 +73,7 @@ impl Selector {
             PauseReason::Blocked,
             &self.backoff,
             now,
-            |until| {
-                self.recorder().count_host_pause(PauseCause::Blocked);
-                if let Some(sink) = self.sink() {
-                    sink.host_pause(domain, Some(until), now);
-                }
-                self.notify_paused(domain, until, now);
-            },
+            |until| self.announce_pause(domain, until, PauseCause::Blocked, now),
         )
     }
 
@@ -89,7 +84,14 @@ impl Selector {
         self.state.links.set_remote(link, state);
     }
 
-    pub(crate) fn notify_paused(&self, domain: &str, until: Timestamp, now: Timestamp) {
+    /// Announces a pause that has just begun: to the trace, the metrics, the sink and the processes that share the
+    /// address.
+    pub(crate) fn announce_pause(&self, domain: &str, until: Timestamp, cause: PauseCause, now: Timestamp) {
+        trace::host_paused(domain, until);
+        self.recorder().count_host_pause(cause);
+        if let Some(sink) = self.sink() {
+            sink.host_pause(domain, Some(until), now);
+        }
         if let Some(pause_coordinator) = self.state.pause_coordinator.get() {
             pause_coordinator.paused(domain, until, now);
         }

@@ -22,6 +22,34 @@ pub fn header<'a>(headers: &'a [Header], name: &str) -> Option<&'a str> {
     headers.iter().find(|h| h.name.eq_ignore_ascii_case(name)).map(|h| h.value.as_str())
 }
 
+/// Returns whether a response with status 206 has a part of its page only: its `Content-Range` counts bytes, and does not
+/// name all of them.
+///
+/// ```
+/// use fetchwise_types::response::{Header, is_part};
+/// let range = |value: &str| [Header::new("Content-Range", value)];
+/// assert!(is_part(206, &range("bytes 0-699/1400")) && is_part(206, &range("bytes 0-699/*")));
+/// assert!(!is_part(206, &range("bytes 0-1399/1400")) && !is_part(200, &range("bytes 0-699/1400")));
+/// ```
+pub fn is_part(status: u16, headers: &[Header]) -> bool {
+    let is_multipart = || {
+        let kind = header(headers, "content-type").map(|kind| kind.trim_start().to_ascii_lowercase());
+        kind.is_some_and(|kind| kind.starts_with("multipart/byteranges"))
+    };
+    let is_partial = |range: &str| {
+        let range = range.trim().to_ascii_lowercase();
+        // Other units are those of an application: a page of a list is a whole page.
+        let Some(bytes) = range.strip_prefix("bytes") else { return false };
+        let whole = bytes.trim().split_once('/').and_then(|(sent, total)| {
+            let (first, last) = sent.split_once('-')?;
+            let number = |text: &str| text.trim().parse::<u64>().ok();
+            Some(number(first)? == 0 && number(last)?.checked_add(1)? == number(total)?)
+        });
+        whole != Some(true)
+    };
+    status == 206 && (is_multipart() || header(headers, "content-range").is_some_and(is_partial))
+}
+
 /// A response to judge.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Page<'a> {
@@ -35,4 +63,24 @@ pub struct Page<'a> {
     pub headers: &'a [Header],
     /// The body after content decoding, possibly only its beginning.
     pub body: &'a [u8],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_told_from_a_whole_page() {
+        let part = |name: &str, value: &str| is_part(206, &[Header::new(name, value)]);
+        for value in
+            ["bytes 0-0/2", "BYTES 1-1/2", "bytes */2", "bytes 0-1/*", "bytes", "bytes 0-18446744073709551615/5"]
+        {
+            assert!(part("content-range", value), "{value}");
+        }
+        for value in ["bytes 0-1/2", " bytes  0-1/2", "Bytes 0 - 1 / 2", "items 0-24/80", ""] {
+            assert!(!part("Content-Range", value), "{value}");
+        }
+        assert!(part("Content-Type", "multipart/byteranges; boundary=x") && !part("Content-Type", "text/html"));
+        assert!(!is_part(206, &[]), "nothing says that anything is missing");
+    }
 }

@@ -498,7 +498,7 @@ fn check(events: &[VisitEvent]) -> Result<(), TestCaseError> {
                         let place = &places[*n];
                         if paused.is_some() && place.visit.attempts == 0 {
                             prop_assert!(
-                                place.visit.host_trial.is_some() || place.visit.redirects > 0,
+                                place.visit.passage.host_trial.is_some() || place.visit.redirects > 0,
                                 "asked while paused"
                             );
                         }
@@ -539,8 +539,8 @@ fn check(events: &[VisitEvent]) -> Result<(), TestCaseError> {
             }
             VisitEvent::Pass(seconds) => world.pass(Duration::from_secs(*seconds)),
         }
-        let trials = places.iter().filter(|place| place.visit.host_trial.is_some()).count();
-        let held: Vec<_> = places.iter().filter_map(|p| p.visit.host_trial.as_ref()).collect();
+        let trials = places.iter().filter(|place| place.visit.passage.host_trial.is_some()).count();
+        let held: Vec<_> = places.iter().filter_map(|p| p.visit.passage.host_trial.as_ref()).collect();
         let current = held.iter().filter(|t| Some(t.held_until) == world.selector.host_pause("e.org")).count();
         prop_assert!(current <= 1, "{} trials, of which {} hold the pause", trials, current);
     }

@@ -284,7 +284,7 @@ impl HttpFetcher {
                 return Err(Failure::new(ErrorKind::NetworkError, "the server switched protocols without a request"));
             }
             let collector = BodyCollector::new(limits).in_dir(self.temp_dir.clone());
-            let decoded = decode::read(body, headers, limits, collector).await?;
+            let decoded = decode::read(body, headers, (limits, request.read_at_most), collector).await?;
             if decoded.truncated && counters.is_some_and(|counters| counters.was_flooded()) {
                 return Err(Failure::of_flood());
             }
