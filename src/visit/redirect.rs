@@ -57,7 +57,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             // A mail address, a script, a data URL: there is no target, and no content here.
             return Err(Outcome::Empty);
         };
-        if there == *here || self.redirects >= self.selector.visit_settings().max_redirects {
+        if self.redirects >= self.selector.visit_settings().max_redirects {
             return Err(Outcome::RedirectLoop);
         }
         if domain(&there) != domain(here) {

@@ -75,8 +75,10 @@ fn a_status_decides_when_there_is_no_evidence() {
         (203, Ok(())),
         (204, Err(ErrorKind::WrongTool)),
         (304, Err(ErrorKind::WrongTool)),
+        // Without an address, a browser shows the page.
         (300, Ok(())),
-        (302, Err(ErrorKind::RedirectLoop)),
+        (302, Ok(())),
+        (399, Ok(())),
         (400, Err(ErrorKind::ClientError)),
         (401, Err(ErrorKind::AuthRequired)),
         (403, Err(ErrorKind::Blocked403)),
@@ -92,6 +94,16 @@ fn a_status_decides_when_there_is_no_evidence() {
     ];
     for (status, end) in want {
         assert_eq!(Case::html(status, article()).ends(), end, "{status}");
+    }
+}
+
+#[test]
+fn a_redirect_with_an_address_or_without_a_page_leads_nowhere() {
+    for status in [300, 301, 302, 303, 305, 307, 308] {
+        let with = |location| Case::html(status, article()).header("Location", location).ends();
+        assert_eq!(with("/there"), Err(ErrorKind::RedirectLoop), "{status}");
+        assert_eq!((with(""), with(" ")), (Ok(()), Ok(())), "{status}");
+        assert_eq!(Case::html(status, "").ends(), Err(ErrorKind::RedirectLoop), "{status}");
     }
 }
 

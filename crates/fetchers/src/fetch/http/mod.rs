@@ -265,12 +265,12 @@ impl HttpFetcher {
             let ResponseHead { status, headers } =
                 response_head.insert(ResponseHead { status: head.status, headers: head.headers });
             check_head(headers, limits)?;
-            if is_redirect(*status) {
+            let asked = chain.current().clone();
+            if is_redirect(*status) && chain.follow(headers.get(LOCATION).map(HeaderValue::as_bytes))? {
                 if let Some(last) = exchange.last_mut() {
                     last.redirect = Some(Redirect { status: status.as_u16(), headers: headers_as_text(headers) });
                 }
-                cookies.keep(headers, chain.current());
-                chain.follow(headers.get(LOCATION).map(HeaderValue::as_bytes), cookies.fingerprint())?;
+                cookies.keep(headers, &asked);
                 drain(body).await;
                 if let Some(gate) = request.gate
                     && !gate.pass(chain.current()).await
