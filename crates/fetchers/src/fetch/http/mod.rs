@@ -403,6 +403,13 @@ impl HttpFetcher {
             polled
         });
         let ended = ended.await;
+        if let Ok(response) = &ended
+            && matches!(response.status(), StatusCode::REQUEST_TIMEOUT | StatusCode::MISDIRECTED_REQUEST)
+            && let Some(connected) = captured.connection_metadata().as_ref()
+        {
+            // RFC 9110, sections 15.5.9 and 15.5.20: the next request needs another connection.
+            connected.poison();
+        }
         (ended, flight)
     }
 }

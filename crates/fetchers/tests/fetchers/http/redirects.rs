@@ -108,6 +108,22 @@ async fn a_redirect_without_a_location_is_the_final_response() {
     .await;
 }
 
+/// RFC 9110, sections 15.5.9 and 15.5.20.
+#[tokio::test]
+async fn a_request_after_a_408_or_421_has_a_connection_of_its_own() {
+    bounded(async {
+        for (status, connections) in [(408, 2), (421, 2), (425, 1), (404, 1)] {
+            let server = Server::http(move |_| response(status, "not here")).await;
+            let fetcher = fetcher();
+            for _ in 0..2 {
+                assert_eq!(get_with(&fetcher, &server.url("/"), &limits()).await.unwrap().status, status);
+            }
+            assert_eq!(server.connections(), connections, "{status}");
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_redirects_late_body_does_not_cost_the_connection() {
     bounded(async {
