@@ -10,7 +10,7 @@ use fetchwise_fetchers::fetch::Response;
 use fetchwise_fetchers::store::validators::CachedPage;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::consent::{
-    Consent, ConsentSettings, LicenseUse, Term, TermPlace, Vocabulary, header_terms, robots_directives,
+    Consent, ConsentSettings, LicenseUse, OnReserved, Term, TermPlace, Vocabulary, header_terms, robots_directives,
 };
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
 
@@ -22,6 +22,16 @@ pub(super) fn needs_robots(settings: &ConsentSettings) -> bool {
         Vocabulary::XRobotsTag => false,
     };
     !settings.purposes.is_empty() && settings.respect.iter().any(is_of_robots)
+}
+
+/// Returns whether pages that are reserved are skipped, so that none is requested before its terms are known.
+pub(super) fn skips(settings: &ConsentSettings) -> bool {
+    !settings.purposes.is_empty() && settings.on_reserved == OnReserved::Skip
+}
+
+/// Returns whether a page is not requested before the licences that robots.txt names are read.
+pub(super) fn needs_licenses(settings: &ConsentSettings) -> bool {
+    skips(settings) && settings.licenses == LicenseUse::Read && settings.respect.contains(&Vocabulary::Rsl)
 }
 
 /// Returns the report of a page that is not requested, because robots.txt reserves it.

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lru::LruCache;
 use tokio::sync::Mutex as AsyncMutex;
 
+use fetchwise_fetchers::robots::Unknown;
 use fetchwise_types::consent::RslTerms;
 use fetchwise_types::time::Timestamp;
 
@@ -37,6 +38,8 @@ pub(super) type LicenseSlot = AsyncMutex<Option<LicenseFile>>;
 pub(super) struct LicenseFile {
     pub(super) terms: Arc<RslTerms>,
     pub(super) until: Timestamp,
+    /// The reason if its terms are unknown.
+    pub(super) unknown: Option<Unknown>,
 }
 
 impl LicenseFiles {

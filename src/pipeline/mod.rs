@@ -30,6 +30,7 @@ use fetchwise_types::time::Timestamp;
 
 mod cache;
 mod consent;
+mod file_request;
 mod gate;
 mod license_files;
 mod licenses;

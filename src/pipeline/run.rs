@@ -10,13 +10,15 @@ use std::time::Instant;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use url::Url;
 
-use super::gate::Gate;
+use super::file_request::FileRequests;
+use super::gate::{Gate, PageRequest, requests};
 use super::link_slot::LinkSlot;
 use super::local_delay::LocalDelay;
 use super::wait::{self, pause};
 use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, cache, consent, licenses, robots};
 use crate::router::Mode;
 use crate::selector::Selector;
+use crate::visit::passage::Passage;
 use crate::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait, WaitScope};
 use fetchwise_fetchers::fetch::redirect_gate::within;
 use fetchwise_fetchers::fetch::{FetchError, Limits, RedirectGate, Request, Response};
@@ -36,24 +38,31 @@ pub(super) type PipelineVisit<'w> = Visit<&'w Selector, &'w Url>;
 /// Fetches `link` and reports the result.
 pub(super) async fn run(pipeline: &Pipeline, link: &Link, link_slot: &LinkSlot) -> Report {
     let begun = Instant::now();
-    let mut cut = None;
+    let mut files = FileRequests::new(pipeline, link_slot);
     let mut report = match urls::parse(&link.url) {
-        Ok(url) => match robots::check(pipeline, link, &url, link_slot, &mut cut).await {
+        Ok(url) => match permitting_terms(&mut files, link, &url).await {
             Ok(terms) => {
-                let terms = licenses::with_files(pipeline, &url, terms, link_slot).await;
-                match consent::reserved(pipeline, &terms, &url) {
-                    Some(report) => *report,
-                    None => run_permitted(pipeline, link, (&url, &terms), link_slot).await,
-                }
+                let passage = files.take_passage();
+                run_permitted(pipeline, link, (&url, &terms), (passage, link_slot)).await
             }
             Err(report) => *report,
         },
         Err(error) => Report::without_request(ErrorKind::InvalidUrl.name(), error.to_string()),
     };
     report.url.clone_from(&link.url);
-    report.crawl_delay_cut = cut;
+    report.crawl_delay_cut = files.cut;
     report.duration = begun.elapsed();
     report
+}
+
+/// Returns the terms of robots.txt and its licences, which permit to fetch `link`.
+///
+/// # Errors
+/// The report of a link that may not be fetched.
+async fn permitting_terms(files: &mut FileRequests<'_, '_>, link: &Link, url: &Url) -> Result<Vec<Term>, Box<Report>> {
+    let terms = robots::check(files, link, url).await?;
+    let terms = licenses::with_files(files, link.robots, url, terms).await?;
+    consent::reserved(files.pipeline, &terms, url).map_or(Ok(terms), Err)
 }
 
 /// Fetches a link that robots.txt and its terms permit, unless an earlier body is still fresh.
@@ -61,14 +70,14 @@ async fn run_permitted(
     pipeline: &Pipeline,
     link: &Link,
     (url, terms): (&Url, &[Term]),
-    link_slot: &LinkSlot,
+    (passage, link_slot): (Passage<&Selector>, &LinkSlot),
 ) -> Report {
     let earlier = cache::earlier(pipeline, url).await;
     if let Some(report) = earlier.as_ref().and_then(|earlier| cache::fresh(pipeline, terms, earlier)) {
         return report;
     }
     match begin(pipeline, link, url) {
-        Ok(visit) => drive(pipeline, visit, (url, terms, earlier), link_slot).await,
+        Ok(visit) => drive(pipeline, visit.continuing(passage), (url, terms, earlier), link_slot).await,
         Err(report) => *report,
     }
 }
@@ -133,7 +142,7 @@ async fn drive(
                 let asked_again = earlier
                     .as_ref()
                     .filter(|_| fetch.redirected_to().is_none() && cache::can_revalidate(pipeline, fetch.fetcher_id()));
-                let gate = Gate::new(pipeline, link_slot, &mut visit, &mut fetch);
+                let gate = Gate::new(pipeline, link_slot, PageRequest { visit: &mut visit, fetch: &mut fetch });
                 let admission = (!is_archive).then_some(&gate as &dyn RedirectGate);
                 let validators = asked_again.map(|earlier| &earlier.validators).filter(|known| !known.is_empty());
                 let request = Request { gate: admission, validators, ..Request::new(&asked, &limits) };
@@ -153,7 +162,7 @@ async fn drive(
                     }
                     result
                 };
-                let refusal = gate.into_refusal();
+                let (_, refusal) = gate.into_parts();
                 match result {
                     Err(error)
                         if error.stopped
@@ -276,13 +285,6 @@ fn judge(pipeline: &Pipeline, response: &Response, url: &Url) -> FetchResult {
         Some(provenance) => answer.with_provenance(provenance.clone()),
         None => answer,
     }
-}
-
-/// Returns the number of requests that went to the host that responded.
-fn requests(response: &Response) -> Option<u16> {
-    let same = |other: &&Url| other.host() == response.final_url.host();
-    let asked = response.chain.iter().chain(&response.unanswered).filter(same).count() + 1;
-    response.requests.or(u16::try_from(asked).ok())
 }
 
 /// Returns the result of a request without a response.

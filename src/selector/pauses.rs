@@ -1,7 +1,6 @@
 //! Pauses of hosts and half-open trials of fetchers, as atomics in the host's entry.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Selector;
 use crate::backoff::LinkState;
@@ -9,7 +8,7 @@ use crate::evidence::{Breaker, Key};
 use crate::metrics::recorder::PauseCause;
 use crate::pause_coordination::PauseCoordinator;
 use crate::state::host_pauses::{PauseReason, PauseStore, TrialRole};
-use fetchwise_pace::Scope;
+use crate::trace;
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
@@ -34,13 +33,6 @@ impl Selector {
     pub fn host_pause(&self, domain: &str) -> Option<Timestamp> {
         let guard = self.evidence.guard();
         self.evidence.entry(Key::domain(domain), &guard)?.paused_until()
-    }
-
-    /// Returns whether the host's pause until `until` is only the hold of its pace, for which links wait.
-    pub(crate) fn is_pace_hold(&self, domain: &str, until: Timestamp, now: Timestamp) -> bool {
-        let hold = self.pace().and_then(|pace| pace.hold(Scope::host(domain), now));
-        // A hold that outlived its process is stored in whole seconds.
-        hold.is_some_and(|hold| hold.saturating_add(Duration::from_secs(1)) >= until)
     }
 
     /// Pauses the host of `domain`, or lifts its pause.
@@ -81,13 +73,7 @@ impl Selector {
             PauseReason::Blocked,
             &self.backoff,
             now,
-            |until| {
-                self.recorder().count_host_pause(PauseCause::Blocked);
-                if let Some(sink) = self.sink() {
-                    sink.host_pause(domain, Some(until), now);
-                }
-                self.notify_paused(domain, until, now);
-            },
+            |until| self.announce_pause(domain, until, PauseCause::Blocked, now),
         )
     }
 
@@ -98,7 +84,14 @@ impl Selector {
         self.state.links.set_remote(link, state);
     }
 
-    pub(crate) fn notify_paused(&self, domain: &str, until: Timestamp, now: Timestamp) {
+    /// Announces a pause that has just begun: to the trace, the metrics, the sink and the processes that share the
+    /// address.
+    pub(crate) fn announce_pause(&self, domain: &str, until: Timestamp, cause: PauseCause, now: Timestamp) {
+        trace::host_paused(domain, until);
+        self.recorder().count_host_pause(cause);
+        if let Some(sink) = self.sink() {
+            sink.host_pause(domain, Some(until), now);
+        }
         if let Some(pause_coordinator) = self.state.pause_coordinator.get() {
             pause_coordinator.paused(domain, until, now);
         }

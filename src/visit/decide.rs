@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use url::Url;
 
+use super::passage::Passage;
 use super::step::{End, FetchClaims, FetcherTrial, HostTrial, Step, VisitOutcome, Wait, WaitReason, WaitScope};
 use super::{NextStep, Visit, redirect_target};
 use crate::backoff::LinkState;
@@ -50,9 +51,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 Err(NoSelection::Wait(wait)) => return Step::Wait(wait),
                 Err(NoSelection::Retry) => continue,
             };
-            if host == HostRisk::AtRisk && self.attempts == 0 && !self.has_trial_of(self.domain()) {
+            if host == HostRisk::AtRisk && self.attempts == 0 && !self.passage.has_trial_of(self.domain()) {
                 let domain: Box<str> = self.domain().into();
-                match self.admit(&domain, now) {
+                match self.passage.admit(&domain, now) {
                     HostAdmission::Open => {}
                     HostAdmission::Retry => continue,
                     HostAdmission::Wait(wait) => return Step::Wait(wait),
@@ -129,7 +130,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             excluded: self.excluded,
             attempts: self.attempts,
             wanted: self.wanted.filter(|id| first && !self.excluded.contains(*id)),
-            host_trial: self.has_trial_of(self.decided_domain()),
+            host_trial: self.passage.has_trial_of(self.decided_domain()),
             heuristics: known.as_deref().unwrap_or_default(),
         };
         let (decision, host) = if first { self.route(&context)? } else { self.select(&context)? };
@@ -209,12 +210,71 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Handles a paused host: waits while another visit tries it out, or ends.
     fn on_paused_host(&self, until: Timestamp, now: Timestamp) -> NoSelection {
         let domain = self.domain();
-        match self.follow_trial(domain, now).or_else(|| self.pace_holds_until(domain, until, now)) {
+        match self.passage.wait_at(domain, until, now) {
             Some(wait) => NoSelection::Wait(wait),
             // The trial has reached a verdict since the pause was read, so no visit was found to follow.
             None if self.selector.host_pause(domain) != Some(until) => NoSelection::Retry,
             None => NoSelection::Ended(VisitOutcome::Paused { until, whom: WaitScope::Host }),
         }
+    }
+
+    /// Ends the visit.
+    pub(super) fn end(&mut self, how: VisitOutcome, now: Timestamp) -> End {
+        // Followers of a trial without a verdict continue at once.
+        self.passage.host_trial = None;
+        let last = std::mem::take(&mut self.last);
+        let (mut source, mut message, mut paused_until) = (last.source, last.message, None);
+        if let VisitOutcome::Paused { until, whom } = how {
+            let left = until.since(now);
+            message = match whom {
+                WaitScope::Pace => format!("the host's pace admits no request for another {:.1} s", left.as_secs_f64()),
+                WaitScope::Host if let Some(target) = self.redirected.as_deref() => format!(
+                    "the host {}, to which the URL redirects, is paused for another {} s",
+                    redirect_target::domain(target),
+                    left.as_secs()
+                ),
+                whom => format!("the {whom} is paused for another {} s", left.as_secs()),
+            };
+            source = Some(Source::Paused);
+            paused_until = Some(until);
+        } else if matches!(how, VisitOutcome::Failed(_) | VisitOutcome::NoViableFetcher { .. }) {
+            paused_until = self.selector.state().links.get(self.link_name()).pause_at(now);
+        }
+        #[cfg(feature = "metrics")]
+        self.count_end(&how, now);
+        let (name, error) = match &how {
+            VisitOutcome::Delivered => ("delivered", None),
+            VisitOutcome::Failed(error) => ("failed", Some(error.name())),
+            VisitOutcome::Paused { whom: WaitScope::Pace, .. } => ("paced", None),
+            VisitOutcome::Paused { .. } => ("paused", None),
+            VisitOutcome::NoViableFetcher { vendor } => ("no_viable_fetcher", Some(vendor.as_str())),
+            VisitOutcome::NoRoute(_) => ("no_route", None),
+            VisitOutcome::NoFetcher => ("no_fetcher", None),
+        };
+        self.span.ended(name, error, self.requests);
+        let end = End {
+            fetcher: last.fetcher,
+            source,
+            confidence: last.confidence,
+            status: last.status,
+            is_banned: last.is_banned,
+            requests: self.requests,
+            paused_until,
+            price: last.price.filter(
+                |_| matches!(&how, VisitOutcome::Failed(error) if error.kind() == Some(ErrorKind::PaymentRequired)),
+            ),
+            message,
+            how,
+        };
+        self.next = NextStep::Ended(Box::new(end.clone()));
+        end
+    }
+}
+
+impl<S: Deref<Target = Selector> + Clone> Passage<S> {
+    /// Returns the wait at a host that is paused until then, if that is for a trial or for its pace.
+    pub(super) fn wait_at(&self, domain: &str, until: Timestamp, now: Timestamp) -> Option<Wait> {
+        self.follow_trial(domain, now).or_else(|| self.pace_holds_until(domain, until, now))
     }
 
     pub(super) fn follow_trial(&self, domain: &str, now: Timestamp) -> Option<Wait> {
@@ -273,58 +333,6 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 Some(HostAdmission::Wait(Wait { until, reason: WaitReason::Trial, listener: Some(settled.0) }))
             }
         }
-    }
-
-    /// Ends the visit.
-    pub(super) fn end(&mut self, how: VisitOutcome, now: Timestamp) -> End {
-        // Followers of a trial without a verdict continue at once.
-        self.host_trial = None;
-        let last = std::mem::take(&mut self.last);
-        let (mut source, mut message, mut paused_until) = (last.source, last.message, None);
-        if let VisitOutcome::Paused { until, whom } = how {
-            let left = until.since(now);
-            message = match whom {
-                WaitScope::Pace => format!("the host's pace admits no request for another {:.1} s", left.as_secs_f64()),
-                WaitScope::Host if let Some(target) = self.redirected.as_deref() => format!(
-                    "the host {}, to which the URL redirects, is paused for another {} s",
-                    redirect_target::domain(target),
-                    left.as_secs()
-                ),
-                whom => format!("the {whom} is paused for another {} s", left.as_secs()),
-            };
-            source = Some(Source::Paused);
-            paused_until = Some(until);
-        } else if matches!(how, VisitOutcome::Failed(_) | VisitOutcome::NoViableFetcher { .. }) {
-            paused_until = self.selector.state().links.get(self.link_name()).pause_at(now);
-        }
-        #[cfg(feature = "metrics")]
-        self.count_end(&how, now);
-        let (name, error) = match &how {
-            VisitOutcome::Delivered => ("delivered", None),
-            VisitOutcome::Failed(error) => ("failed", Some(error.name())),
-            VisitOutcome::Paused { whom: WaitScope::Pace, .. } => ("paced", None),
-            VisitOutcome::Paused { .. } => ("paused", None),
-            VisitOutcome::NoViableFetcher { vendor } => ("no_viable_fetcher", Some(vendor.as_str())),
-            VisitOutcome::NoRoute(_) => ("no_route", None),
-            VisitOutcome::NoFetcher => ("no_fetcher", None),
-        };
-        self.span.ended(name, error, self.requests);
-        let end = End {
-            fetcher: last.fetcher,
-            source,
-            confidence: last.confidence,
-            status: last.status,
-            is_banned: last.is_banned,
-            requests: self.requests,
-            paused_until,
-            price: last.price.filter(
-                |_| matches!(&how, VisitOutcome::Failed(error) if error.kind() == Some(ErrorKind::PaymentRequired)),
-            ),
-            message,
-            how,
-        };
-        self.next = NextStep::Ended(Box::new(end.clone()));
-        end
     }
 }
 

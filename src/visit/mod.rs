@@ -4,7 +4,7 @@
 //! pipeline, the simulator, or your own crawler. A visit starts no task and reads no clock except its selector's.
 //!
 //! Owns: `step` the steps, `decide` the choice of the next step, `report` the meaning of a result, `pace` and
-//! `pace_permit` the host's pace, `redirect` and `redirect_target` the hosts of a chain of redirects, `short_page` and `repeated_page` the doubtful pages, `remote_attempts` the attempts
+//! `pace_permit` the host's pace, `passage` the gate of each request, `redirect` and `redirect_target` the hosts of a chain of redirects, `short_page` and `repeated_page` the doubtful pages, `remote_attempts` the attempts
 //! of other processes.
 //!
 //! Invariants: a fetch that is reported is recorded as one attempt before the next step. A fetch that is dropped leaves
@@ -58,6 +58,7 @@ use fetchwise_types::time::Timestamp;
 mod decide;
 mod pace;
 pub(crate) mod pace_permit;
+pub(crate) mod passage;
 pub(crate) mod redirect;
 mod redirect_target;
 mod remote_attempts;
@@ -68,8 +69,9 @@ mod step;
 #[cfg(test)]
 mod tests;
 
+use passage::Passage;
+use step::FetchClaims;
 pub use step::{End, Fetch, Step, VisitOutcome, Wait, WaitReason, WaitScope};
-use step::{FetchClaims, HostTrial};
 
 impl Selector {
     /// Starts a visit of `url`. It decides nothing before its first [`next`](Visit::next).
@@ -122,8 +124,8 @@ pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
     timeouts: u32,
     local_faults: u32,
     retry_after: Option<Duration>,
-    /// The claim of a visit that is the one trial of a host whose pause has ended.
-    host_trial: Option<HostTrial<S>>,
+    /// Its way through the pauses and paces of hosts.
+    passage: Passage<S>,
     /// Another visit's probe that this visit waits for.
     following: Option<Follower>,
     /// Whether this visit waited for another visit's probe that reached a verdict.
@@ -210,6 +212,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             watch: VisitTimer::new(selector.recorder()),
             span: Span::visit(url.borrow()),
             max_pace_wait: selector.visit_settings().max_pace_wait,
+            passage: Passage::new(selector.clone()),
             selector,
             url,
             link: None,
@@ -226,7 +229,6 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             timeouts: 0,
             local_faults: 0,
             retry_after: None,
-            host_trial: None,
             following: None,
             followed: false,
             arm: None,
@@ -303,6 +305,16 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self
     }
 
+    /// Continues the way of the link's requests for robots.txt: a host that they try out is tried out by this visit.
+    #[cfg(feature = "pipeline")]
+    #[must_use]
+    pub(crate) fn continuing(mut self, mut passage: Passage<S>) -> Self {
+        // Files of other hosts have come, and their trials are for the pages there.
+        passage.host_trial = passage.host_trial.filter(|trial| *trial.domain == *self.domain());
+        self.passage = passage;
+        self
+    }
+
     /// Returns the address of the next request: the visit's URL, or the target of a redirect written in HTML.
     pub fn url(&self) -> &Url {
         self.redirected.as_deref().unwrap_or_else(|| self.url.borrow())
@@ -342,7 +354,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     pub fn is_host_paused(&self) -> bool {
         let now = self.selector.now();
         let domain = redirect_target::domain(self.url());
-        !self.has_trial_of(domain) && self.selector.host_pause(domain).is_some_and(|until| until > now)
+        !self.passage.has_trial_of(domain) && self.selector.host_pause(domain).is_some_and(|until| until > now)
     }
 
     /// Marks a wait as over, for a caller whose selector's clock stands still.
@@ -453,7 +465,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     fn is_paused_beyond_its_pace(&self, now: Timestamp) -> bool {
         let is_paused = |domain: &str| {
             let until = self.selector.host_pause(domain).filter(|until| *until > now);
-            !self.has_trial_of(domain) && until.is_some_and(|until| self.pace_holds_until(domain, until, now).is_none())
+            !self.passage.has_trial_of(domain)
+                && until.is_some_and(|until| self.passage.pace_holds_until(domain, until, now).is_none())
         };
         is_paused(self.domain())
             || self.landed.as_deref().is_some_and(|landed| is_paused(redirect_target::domain(landed)))
@@ -462,7 +475,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Returns the wait for the trial that another visit makes of the host, or of the one that a redirect led to.
     fn trial_in_progress(&self, now: Timestamp) -> Option<Wait> {
         let landed = self.landed.as_deref().map(redirect_target::domain);
-        self.follow_trial(self.domain(), now).or_else(|| self.follow_trial(landed?, now))
+        self.passage.follow_trial(self.domain(), now).or_else(|| self.passage.follow_trial(landed?, now))
     }
 
     /// Hands out a request once the host's pace admits it.

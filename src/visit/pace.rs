@@ -11,6 +11,7 @@ use std::time::Duration;
 use url::Url;
 
 use super::Visit;
+use super::passage::Passage;
 use super::redirect_target;
 use super::step::{Step, Wait, WaitReason};
 use crate::selector::Selector;
@@ -133,12 +134,6 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Returns the wait for the pace's own hold, if the host's pause until `until` is that hold.
-    pub(super) fn pace_holds_until(&self, domain: &str, until: Timestamp, now: Timestamp) -> Option<Wait> {
-        let is_hold = self.selector.is_pace_hold(domain, until, now);
-        is_hold.then_some(Wait { until, reason: WaitReason::Pace, listener: None })
-    }
-
     /// Returns whether the host recently served the fetcher of `by`, or any fetcher if `None`. A block then concerns
     /// the crawl's speed.
     pub(super) fn was_served_recently(&self, host: &str, by: Option<Selection>, now: Timestamp) -> bool {
@@ -149,7 +144,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Returns whether this is the trial of a hold whose earlier trial was blocked. Waiting has not helped then, so the
     /// block may concern the fetcher: it counts against it, and the next trial can use another one.
     pub(super) fn is_later_trial(&self) -> bool {
-        self.has_trial_of(self.host()) && self.selector.state().hosts.blocked_trials(self.host()) > 0
+        self.passage.has_trial_of(self.host()) && self.selector.state().hosts.blocked_trials(self.host()) > 0
     }
 
     /// Returns the wait for the verdict on a doubtful block, or the end that follows from it; `None` if nothing is in
@@ -176,6 +171,26 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 Some(Step::End(self.fail(ErrorType::Known(ErrorKind::RateLimited), now)))
             }
         }
+    }
+}
+
+impl<S: Deref<Target = Selector> + Clone> Passage<S> {
+    /// Returns the wait for the pace's own hold, if the host's pause until `until` is that hold.
+    pub(super) fn pace_holds_until(&self, domain: &str, until: Timestamp, now: Timestamp) -> Option<Wait> {
+        let pace = self.selector.pace()?;
+        // A hold that outlived its process is stored in whole seconds.
+        let hold = pace.hold(Scope::host(domain), now)?;
+        (hold.saturating_add(Duration::from_secs(1)) >= until).then_some(Wait {
+            until,
+            reason: WaitReason::Pace,
+            listener: None,
+        })
+    }
+
+    /// Returns the remaining hold of a host's pace.
+    pub(crate) fn remaining_hold(&self, host: &str, now: Timestamp) -> Option<Duration> {
+        let until = self.selector.host_pause(host).filter(|until| *until > now)?;
+        self.pace_holds_until(host, until, now).map(|wait| wait.until.since(now))
     }
 }
 

@@ -14,6 +14,7 @@ use std::ops::Deref;
 use url::Url;
 
 use super::decide::HostAdmission;
+use super::passage::Passage;
 use super::redirect_target::domain;
 use super::step::{End, FetchClaims, HostTrial, Step, VisitOutcome, Wait, WaitScope};
 use super::{NextStep, Visit};
@@ -56,12 +57,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             // A mail address, a script, a data URL: there is no target, and no content here.
             return Err(Outcome::Empty);
         };
-        if there == *here || self.redirects >= self.selector.visit_settings().max_redirects {
+        if self.redirects >= self.selector.visit_settings().max_redirects {
             return Err(Outcome::RedirectLoop);
         }
         if domain(&there) != domain(here) {
             let served: Box<str> = domain(here).into();
-            self.end_trial_of(&served, now);
+            self.passage.end_trial_of(&served, now);
         }
         self.redirects += 1;
         self.redirected = Some(Box::new(there));
@@ -97,17 +98,26 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Requests admission to the host of a redirect's target: it must not be paused, and a host whose pause has ended
-    /// gets one trial.
+    /// Requests admission to the host of a redirect's target.
     pub(super) fn admit_target(&mut self, domain: &str, now: Timestamp) -> Result<(), RedirectRefusal> {
         // The visit was admitted to its own host when it began.
-        if domain == self.domain() || self.has_trial_of(domain) {
+        if domain == self.domain() {
+            return Ok(());
+        }
+        self.passage.admit_host(domain, now)
+    }
+}
+
+impl<S: Deref<Target = Selector> + Clone> Passage<S> {
+    /// Requests admission to a host: it must not be paused, and a host whose pause has ended gets one trial.
+    pub(crate) fn admit_host(&mut self, domain: &str, now: Timestamp) -> Result<(), RedirectRefusal> {
+        if self.has_trial_of(domain) {
             return Ok(());
         }
         loop {
             let Some(until) = self.selector.host_pause(domain) else { return Ok(()) };
             if until > now {
-                return match self.follow_trial(domain, now).or_else(|| self.pace_holds_until(domain, until, now)) {
+                return match self.wait_at(domain, until, now) {
                     Some(wait) => Err(RedirectRefusal::Wait(wait)),
                     // A trial has reached a verdict since the pause was read.
                     None if self.selector.host_pause(domain) != Some(until) => continue,
@@ -123,12 +133,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Returns whether this visit is the trial of `domain`.
+    /// Returns whether this is the trial of `domain`.
     pub(super) fn has_trial_of(&self, domain: &str) -> bool {
         self.host_trial.as_ref().is_some_and(|trial| *trial.domain == *domain)
     }
 
-    /// Takes the claim of the trial of `domain`, if this visit has it.
+    /// Takes the claim of the trial of `domain`, if this is it.
     pub(super) fn take_trial_of(&mut self, domain: &str) -> Option<HostTrial<S>> {
         self.host_trial.take_if(|trial| *trial.domain == *domain)
     }
@@ -158,7 +168,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             if let Some(permit) = fetch.claims.permit.take() {
                 super::pace::report_redirect(permit, fetch.selection, now);
             }
-            self.end_trial_of(&served, now);
+            self.passage.end_trial_of(&served, now);
             (fetch.entered, fetch.is_entering) = (Some(target.into()), true);
         }
         if fetch.is_entering {

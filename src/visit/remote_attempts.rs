@@ -7,7 +7,6 @@
 use crate::backoff::retry_after;
 use crate::selector::Selector;
 use crate::state::host_pauses::{PauseReason, TrialRole};
-use crate::trace;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Attempt, ErrorType};
 use fetchwise_types::response::header;
@@ -47,11 +46,7 @@ impl Selector {
             _ => return None,
         };
         hosts.record_failure(self, domain, &attempt.link, TrialRole::Ordinary, why, self.backoff(), now, |until| {
-            trace::host_paused(domain, until);
-            self.recorder().count_host_pause(why.cause());
-            if let Some(sink) = self.sink() {
-                sink.host_pause(domain, Some(until), now);
-            }
+            self.announce_pause(domain, until, why.cause(), now);
         })
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use url::Url;
 
 use super::pace::PaceEffect;
+use super::passage::Passage;
 use super::step::{End, Fetch, VisitOutcome};
 use super::{NextStep, Visit, redirect_target};
 use crate::backoff::{FetchEnd, LinkState, retry_after};
@@ -14,13 +15,14 @@ use crate::metrics::recorder::PauseCause;
 use crate::metrics::recorder::ProbeEnd;
 use crate::selector::Selector;
 use crate::state::host_pauses::{PauseReason, TrialRole};
-use crate::trace::{self, Span};
+use crate::trace::Span;
 use fetchwise_types::attempt::error_kind::{ErrorKind, FailureAction};
 use fetchwise_types::attempt::{
     ALLOWED_FOR_HEADER, Arm, Attempt, CONSENT_HEADER, ErrorType, Hint, Tag, stored_headers,
 };
 use fetchwise_types::decision::Selection;
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
+use fetchwise_types::heuristic::url::identity;
 use fetchwise_types::heuristic::{ASKS_SIGNATURE, CHARGES, Heuristic, REDIRECTED_BY};
 use fetchwise_types::registry::FetcherSpec;
 use fetchwise_types::response::{Header, header};
@@ -70,7 +72,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.landed = self.landing(&answer, &by, requested.as_deref());
         if self.landed.is_some() {
             let served: Box<str> = self.domain().into();
-            self.end_trial_of(&served, now);
+            self.passage.end_trial_of(&served, now);
         }
         if let Some(to) = redirect_target::target(&answer).filter(|_| !by.renders) {
             match self.follow(answer.final_url.as_deref(), &to, now) {
@@ -128,13 +130,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.last_attempt_at = Some(at);
         (self.redirected, self.redirects) = (None, 0);
         if let PaceEffect::Held(until) = effect {
-            self.pause_for_hold(until, now);
+            let host: Box<str> = self.host().into();
+            self.passage.pause_for_hold(&host, until, now);
         }
         let Some(error) = error else {
             claims.settle(self.host());
             if answer.provenance.is_some() {
                 // The host was not contacted, so its trial has not taken place.
-                self.host_trial = None;
+                self.passage.host_trial = None;
             }
             self.deliver(now);
             return;
@@ -165,7 +168,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let table_only = self.arm == Some(Arm::Legacy) && kind != Some(ErrorKind::WrongTool);
         if is_limit {
             self.last.error = Some(error.clone());
-            match self.remaining_hold(now) {
+            match self.passage.remaining_hold(self.host(), now) {
                 Some(hold) => self.retry_after = self.retry_after.max(Some(hold)),
                 None => self.pause_limited_host(now),
             }
@@ -344,9 +347,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     fn deliver(&mut self, now: Timestamp) {
         self.update_link(FetchEnd::Delivered, None, now);
-        if self.host_trial.is_some() {
+        if self.passage.host_trial.is_some() {
             let host: Box<str> = self.host().into();
-            self.end_trial_of(&host, now);
+            self.passage.end_trial_of(&host, now);
         }
         let _ = self.end(VisitOutcome::Delivered, now);
     }
@@ -357,56 +360,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.record_host_failure(&host, PauseReason::Limited(self.retry_after), now);
     }
 
-    /// Returns the remaining hold of the host's pace.
-    fn remaining_hold(&self, now: Timestamp) -> Option<Duration> {
-        let until = self.selector.host_pause(self.host()).filter(|until| *until > now)?;
-        self.pace_holds_until(self.host(), until, now).map(|wait| wait.until.since(now))
-    }
-
-    /// Pauses the host for the hold of its pace.
-    fn pause_for_hold(&mut self, until: Timestamp, now: Timestamp) {
-        let (selector, host) = (self.selector.clone(), Box::<str>::from(self.host()));
-        selector.state().hosts.record_hold(&*selector, &host, self.role_at(&host), until, |until| {
-            trace::host_paused(&host, until);
-            selector.recorder().count_host_pause(PauseCause::Pace);
-            if let Some(sink) = selector.sink() {
-                sink.host_pause(&host, Some(until), now);
-            }
-            selector.notify_paused(&host, until, now);
-        });
-        if let Some(trial) = self.take_trial_of(&host) {
-            trial.settle();
-        }
-    }
-
     fn record_host_failure(&mut self, host: &str, why: PauseReason, now: Timestamp) {
-        let (selector, role) = (self.selector.clone(), self.role_at(host));
-        let until = selector.state().hosts.record_failure(
-            &*selector,
-            host,
-            self.link_name(),
-            role,
-            why,
-            selector.backoff(),
-            now,
-            |until| {
-                trace::host_paused(host, until);
-                selector.recorder().count_host_pause(why.cause());
-                if let Some(sink) = selector.sink() {
-                    sink.host_pause(host, Some(until), now);
-                }
-                selector.notify_paused(host, until, now);
-            },
-        );
-        if until.is_some()
-            && let Some(trial) = self.take_trial_of(host)
-        {
-            trial.settle();
-        }
-    }
-
-    fn role_at(&self, host: &str) -> TrialRole {
-        if self.has_trial_of(host) { TrialRole::Trial } else { TrialRole::Ordinary }
+        let link = self.link.as_deref().unwrap_or_else(|| identity(self.url.borrow()));
+        self.passage.record_host_failure(host, link, why, now);
     }
 
     /// Ends the visit without content, with `error`.
@@ -467,6 +423,36 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 sink.link_state(link, url, state, now);
             }
         });
+    }
+}
+
+impl<S: Deref<Target = Selector> + Clone> Passage<S> {
+    /// Pauses the host for the hold of its pace.
+    pub(crate) fn pause_for_hold(&mut self, host: &str, until: Timestamp, now: Timestamp) {
+        let (selector, role) = (&*self.selector, self.role_at(host));
+        selector.state().hosts.record_hold(selector, host, role, until, |until| {
+            selector.announce_pause(host, until, PauseCause::Pace, now);
+        });
+        if let Some(trial) = self.take_trial_of(host) {
+            trial.settle();
+        }
+    }
+
+    /// Counts a failure of a link against its host, which may pause it.
+    pub(crate) fn record_host_failure(&mut self, host: &str, link: &str, why: PauseReason, now: Timestamp) {
+        let (selector, role) = (&*self.selector, self.role_at(host));
+        let announce = |until| selector.announce_pause(host, until, why.cause(), now);
+        let hosts = &selector.state().hosts;
+        let until = hosts.record_failure(selector, host, link, role, why, selector.backoff(), now, announce);
+        if until.is_some()
+            && let Some(trial) = self.take_trial_of(host)
+        {
+            trial.settle();
+        }
+    }
+
+    fn role_at(&self, host: &str) -> TrialRole {
+        if self.has_trial_of(host) { TrialRole::Trial } else { TrialRole::Ordinary }
     }
 }
 

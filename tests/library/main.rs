@@ -20,5 +20,7 @@ mod pipeline;
 mod portable_records;
 #[cfg(feature = "pipeline")]
 mod robots;
+#[cfg(all(feature = "metrics", feature = "pipeline"))]
+mod robots_requests;
 mod selector;
 mod signed_arms;

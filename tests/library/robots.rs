@@ -86,6 +86,15 @@ async fn the_crawlers_own_group_takes_precedence() {
     for (path, allowed) in [("/a", false), ("/a/b", true), ("/x/y.zip", false), ("/b", true)] {
         assert_eq!(world.fetch(path).await.success, allowed, "{path}");
     }
+    // The group of its product token is its own for paths and for terms.
+    let rules = "User-agent: fetchwise/1.0\nDisallow: /a\nContent-Usage: train-ai=n\n\nUser-agent: *\nDisallow: /b";
+    let world = World::new(text(rules));
+    let (own, other) = (world.fetch("/a").await, world.fetch("/b").await);
+    assert_eq!(
+        (own.error_type, terms_of(&other)),
+        (Some("disallowed"), "train-ai=n content-usage robots.txt".to_owned())
+    );
+    assert!(other.success && own.message.unwrap().contains("(User-agent: fetchwise/1.0)"));
 }
 
 #[tokio::test]
@@ -112,7 +121,7 @@ async fn a_missing_robots_txt_allows_everything() {
 
 #[tokio::test]
 async fn a_host_with_an_unreadable_robots_txt_is_paused() {
-    for broken in [Site::Status(500), Site::SERVER_ERROR, Site::Status(429), Site::Reset] {
+    for broken in [Site::Status(500), Site::SERVER_ERROR, Site::Status(429), Site::Truncated] {
         let world = World::new(site(broken.clone()));
         let report = world.fetch("/a").await;
         assert_eq!((report.error_type, world.asked("/a")), (Some("paused"), 0), "{broken:?}");
@@ -292,9 +301,18 @@ async fn terms_that_cannot_be_read_permit() {
     let site = Site::Mixed(vec![("/".to_owned(), pages), (ROBOTS.to_owned(), Site::Html(robots.to_owned()))]);
     let report = World::for_purposes(site, training()).fetch("/a").await;
     assert_eq!((report.success, report.consent.unwrap().allowed_for), (true, vec![Purpose::TrainAi]));
-    for broken in [Site::Status(404), Site::Status(500), Site::Reset] {
-        let report = World::for_purposes(self::site(broken), training()).fetch_with("/a", RobotsUse::Ignore).await;
-        assert!(report.success, "{report:?}");
+    // A file that is not there has no terms. One that cannot be read may reserve the page.
+    for (broken, error) in [
+        (Site::Status(404), None),
+        (Site::Status(500), Some("paused")),
+        (Site::Truncated, Some("paused")),
+        (Site::Reset, Some("network_error")),
+    ] {
+        let of = |consent| World::for_purposes(self::site(broken.clone()), consent);
+        let report = of(training()).fetch_with("/a", RobotsUse::Ignore).await;
+        assert_eq!((report.error_type, report.success), (error, error.is_none()), "{report:?}");
+        let marking = ConsentSettings { on_reserved: OnReserved::Mark, ..training() };
+        assert!(of(marking).fetch_with("/a", RobotsUse::Ignore).await.success, "{broken:?}: no page is skipped");
     }
 }
 
@@ -341,28 +359,33 @@ async fn pages_that_a_licence_reserves_are_not_requested() {
 }
 
 #[tokio::test]
-async fn a_licence_is_requested_only_to_be_read_and_one_that_cannot_be_read_says_nothing() {
+async fn a_licence_is_requested_only_to_be_read_and_one_that_is_not_there_says_nothing() {
     let recording = World::for_purposes(licensed(Site::Html(LICENSE.to_owned())), training());
     let report = recording.fetch("/news/1").await;
     assert_eq!((report.success, terms_of(&report)), (true, "license=/license.xml rsl robots.txt".to_owned()));
     assert_eq!(recording.asked("/license.xml"), 0);
     let too_long = LICENSE.replace("<content", &format!("{}<content", " ".repeat(64 << 10)));
-    for (broken, requests) in [
-        (Site::NOT_FOUND, 1),
-        (Site::Html(too_long), 1),
-        (Site::SERVER_ERROR, 2),
-        (Site::Truncated, 2),
-        (Site::RedirectOut, 2),
+    for (broken, requests, error) in [
+        (Site::NOT_FOUND, 1, None),
+        (Site::Html(too_long), 1, None),
+        (Site::RedirectOut, 2, None),
+        // These may reserve the page.
+        (Site::Status(500), 2, Some("paused")),
+        (Site::Truncated, 2, Some("paused")),
     ] {
         let world = World::for_purposes(licensed(broken.clone()), reading_licenses());
         for n in 0..3 {
-            assert!(world.fetch(&format!("/news/{n}")).await.success, "{broken:?}");
+            assert_eq!(world.fetch(&format!("/news/{n}")).await.error_type, error, "{broken:?}");
         }
         assert_eq!(world.asked("/license.xml"), 1, "{broken:?}: it is not requested again at once");
         world.clock.set(BEGIN.saturating_add(Duration::from_secs(5 * 60)));
-        assert!(world.fetch("/news/4").await.success, "{broken:?}");
+        assert_eq!(world.fetch("/news/4").await.error_type, error, "{broken:?}");
         assert_eq!(world.asked("/license.xml"), requests, "{broken:?}");
+        let marking = ConsentSettings { on_reserved: OnReserved::Mark, ..reading_licenses() };
+        assert!(World::for_purposes(licensed(broken.clone()), marking).fetch("/news/1").await.success, "{broken:?}");
     }
+    let lost = World::for_purposes(licensed(Site::Reset), reading_licenses());
+    assert_eq!(lost.fetch("/news/1").await.error_type, Some("network_error"));
     let deaf = ConsentSettings { respect: vec![Vocabulary::ContentUsage], ..reading_licenses() };
     let world = World::for_purposes(licensed(Site::Html(LICENSE.to_owned())), deaf);
     assert!(world.fetch("/news/1").await.success, "recorded, and not decisive");

@@ -12,7 +12,7 @@ use crate::verdict::{ResponseExtractor, Verdict, heuristics};
 use super::Detector;
 use fetchwise_types::fetch_result::{Block, BlockKind, FetchResult, Outcome, ShortPage};
 use fetchwise_types::heuristic::url::parse;
-use fetchwise_types::response::{Header, Page, header};
+use fetchwise_types::response::{Header, Page, header, is_part};
 
 thread_local! {
     /// Buffers of the size of a page. Each thread keeps its own.
@@ -23,7 +23,8 @@ impl Verdict {
     /// Returns the outcome of the request that brought `page`, from which this verdict was made.
     ///
     /// The order: a refusal that names its reason (a 402, the header `crawler-error`), evidence of a block or a waiting
-    /// room, the status, emptiness. A 204, 205 or 304 is an empty page; a 300 with something to read is content.
+    /// room, the status, emptiness. A 304 is an empty page. A 3xx that names no address and has something to read is
+    /// content, and a 206 without all of its page is truncated.
     pub fn outcome(&self, page: &Page<'_>) -> Outcome {
         if self.network_block {
             return Outcome::NetworkBlock;
@@ -40,8 +41,10 @@ impl Verdict {
             return Outcome::Blocked(Block::new(kind, vendor, rule));
         }
         match page.status {
-            204 | 205 | 304 => Outcome::Empty,
-            300 if header(page.headers, "location").is_none() && !self.is_thin() => Outcome::Content,
+            304 => Outcome::Empty,
+            status @ (204 | 205) => Outcome::Http(status),
+            206 if is_part(206, page.headers) => Outcome::Truncated,
+            300..=399 if !leads_on(page.headers) && !self.is_thin() => Outcome::Content,
             200..=299 => self.readable(),
             403 | 429 | 451 => Outcome::Blocked(Block::refusal()),
             status => Outcome::Http(status),
@@ -87,6 +90,11 @@ impl Verdict {
         });
         result
     }
+}
+
+/// Returns whether a redirect names an address. A browser shows the page of one that does not.
+fn leads_on(headers: &[Header]) -> bool {
+    header(headers, "location").is_some_and(|location| !location.trim().is_empty())
 }
 
 /// The code of the header `crawler-error` with which a site declines a crawler by name.

@@ -174,9 +174,10 @@ impl Outcome {
     /// Maps the outcome of a request by a fetcher like `by` to the error table. This is the only place where an
     /// observation becomes an entry of that table.
     ///
-    /// Statuses that no table names: 204, 205 and 304 bring no content, so they count as empty. Another 3xx leads
-    /// nowhere (`redirect_loop`). 1xx and 0 are not final (`network_error`). 600 and above, such as 999, count as
-    /// `client_error`.
+    /// Statuses that no table names: 204 and 205 say that there is nothing to get, for any fetcher (`not_found`). A 304
+    /// brings no content, so it counts as empty. Another 3xx leads nowhere (`redirect_loop`). 1xx and 0 are not final
+    /// (`network_error`). 408, 421 and 425 ask for the request once more, and 600 and above, such as 999, count as 5xx:
+    /// all are a `server_error`.
     ///
     /// # Errors
     /// The type of the failure, if it is one.
@@ -189,6 +190,7 @@ impl Outcome {
             Self::Shell { .. } | Self::Empty | Self::Redirect { .. } => empty,
             Self::Queued => ErrorKind::Queued,
             Self::Http(status) => match *status {
+                204 | 205 => ErrorKind::NotFound,
                 200..=299 | 304 => empty,
                 300..=399 => ErrorKind::RedirectLoop,
                 401 | 407 => ErrorKind::AuthRequired,
@@ -197,8 +199,9 @@ impl Outcome {
                 404 | 410 => ErrorKind::NotFound,
                 // RFC 6585: only a server that intercepts the connection sends it.
                 511 => ErrorKind::NetworkBlock,
-                400..=499 | 600.. => ErrorKind::ClientError,
-                500..=599 => ErrorKind::ServerError,
+                // RFC 9110, section 15: an unknown class is treated as a 5xx.
+                408 | 421 | 425 | 500.. => ErrorKind::ServerError,
+                400..=499 => ErrorKind::ClientError,
                 0..=199 => ErrorKind::NetworkError,
             },
             Self::Timeout => ErrorKind::Timeout,

@@ -36,7 +36,7 @@ pub fn header<'a>(headers: &'a [Header], name: &str) -> Option<&'a str> {
 /// ```
 pub fn media_type(headers: &[Header]) -> Option<&str> {
     let lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("content-type"));
-    lines.flat_map(|header| header.value.split(',')).filter_map(essence).last()
+    lines.flat_map(|header| header.value.split(',')).filter_map(essence).next_back()
 }
 
 /// Returns the media type at the beginning of a value, if it is a valid one other than `*/*`.
@@ -47,6 +47,31 @@ fn essence(value: &str) -> Option<&str> {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
     };
     (is_token(kind) && is_token(subtype) && essence != "*/*").then_some(essence)
+}
+
+/// Returns whether a response with status 206 has a part of its page only: its `Content-Range` counts bytes, and does not
+/// name all of them.
+///
+/// ```
+/// use fetchwise_types::response::{Header, is_part};
+/// let range = |value: &str| [Header::new("Content-Range", value)];
+/// assert!(is_part(206, &range("bytes 0-699/1400")) && is_part(206, &range("bytes 0-699/*")));
+/// assert!(!is_part(206, &range("bytes 0-1399/1400")) && !is_part(200, &range("bytes 0-699/1400")));
+/// ```
+pub fn is_part(status: u16, headers: &[Header]) -> bool {
+    let is_multipart = || media_type(headers).is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/byteranges"));
+    let is_partial = |range: &str| {
+        let range = range.trim().to_ascii_lowercase();
+        // Other units are those of an application: a page of a list is a whole page.
+        let Some(bytes) = range.strip_prefix("bytes") else { return false };
+        let whole = bytes.trim().split_once('/').and_then(|(sent, total)| {
+            let (first, last) = sent.split_once('-')?;
+            let number = |text: &str| text.trim().parse::<u64>().ok();
+            Some(number(first)? == 0 && number(last)?.checked_add(1)? == number(total)?)
+        });
+        whole != Some(true)
+    };
+    status == 206 && (is_multipart() || header(headers, "content-range").is_some_and(is_partial))
 }
 
 /// A response to judge.
@@ -93,5 +118,20 @@ mod tests {
             let headers: Vec<Header> = lines.iter().map(|line| Header::new("Content-Type", *line)).collect();
             assert_eq!(media_type(&headers), expected, "{lines:?}");
         }
+    }
+
+    #[test]
+    fn a_part_is_told_from_a_whole_page() {
+        let part = |name: &str, value: &str| is_part(206, &[Header::new(name, value)]);
+        for value in
+            ["bytes 0-0/2", "BYTES 1-1/2", "bytes */2", "bytes 0-1/*", "bytes", "bytes 0-18446744073709551615/5"]
+        {
+            assert!(part("content-range", value), "{value}");
+        }
+        for value in ["bytes 0-1/2", " bytes  0-1/2", "Bytes 0 - 1 / 2", "items 0-24/80", ""] {
+            assert!(!part("Content-Range", value), "{value}");
+        }
+        assert!(part("Content-Type", "multipart/byteranges; boundary=x") && !part("Content-Type", "text/html"));
+        assert!(!is_part(206, &[]), "nothing says that anything is missing");
     }
 }

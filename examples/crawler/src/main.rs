@@ -116,11 +116,9 @@ impl Crawler {
 
     async fn robots(&self, url: &Url) -> Rules {
         let there = url.join("/robots.txt").expect("a valid path");
-        let text = match self.ask("direct_access", &there, self.limits.deadline).await {
-            Ok(response) if response.status == 200 => response.body.head().to_vec(),
-            _ => Vec::new(),
-        };
-        Rules::read(&text, AGENT, Timestamp::now())
+        let answer = self.ask("direct_access", &there, self.limits.deadline).await;
+        // Rules that cannot be read forbid everything.
+        Rules::from_answer(&answer, AGENT, Timestamp::now())
     }
 
     /// Returns the page, with the fetcher that the visit chooses.

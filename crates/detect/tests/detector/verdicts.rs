@@ -73,25 +73,56 @@ fn a_status_decides_when_there_is_no_evidence() {
     let want = [
         (200, Ok(())),
         (203, Ok(())),
-        (204, Err(ErrorKind::WrongTool)),
+        // No fetcher gets more.
+        (204, Err(ErrorKind::NotFound)),
+        (205, Err(ErrorKind::NotFound)),
+        (206, Ok(())),
         (304, Err(ErrorKind::WrongTool)),
+        // Without an address, a browser shows the page.
         (300, Ok(())),
-        (302, Err(ErrorKind::RedirectLoop)),
+        (302, Ok(())),
+        (399, Ok(())),
         (400, Err(ErrorKind::ClientError)),
         (401, Err(ErrorKind::AuthRequired)),
         (403, Err(ErrorKind::Blocked403)),
         (404, Err(ErrorKind::NotFound)),
         (407, Err(ErrorKind::AuthRequired)),
+        (408, Err(ErrorKind::ServerError)),
+        (421, Err(ErrorKind::ServerError)),
+        (425, Err(ErrorKind::ServerError)),
         (410, Err(ErrorKind::NotFound)),
         (429, Err(ErrorKind::Blocked403)),
         (451, Err(ErrorKind::Blocked403)),
         (500, Err(ErrorKind::ServerError)),
         (503, Err(ErrorKind::ServerError)),
-        (999, Err(ErrorKind::ClientError)),
+        (600, Err(ErrorKind::ServerError)),
+        (999, Err(ErrorKind::ServerError)),
         (0, Err(ErrorKind::NetworkError)),
     ];
     for (status, end) in want {
         assert_eq!(Case::html(status, article()).ends(), end, "{status}");
+    }
+}
+
+#[test]
+fn a_redirect_with_an_address_or_without_a_page_leads_nowhere() {
+    for status in [300, 301, 302, 303, 305, 307, 308] {
+        let with = |location| Case::html(status, article()).header("Location", location).ends();
+        assert_eq!(with("/there"), Err(ErrorKind::RedirectLoop), "{status}");
+        assert_eq!((with(""), with(" ")), (Ok(()), Ok(())), "{status}");
+        assert_eq!(Case::html(status, "").ends(), Err(ErrorKind::RedirectLoop), "{status}");
+    }
+}
+
+#[test]
+fn a_part_that_nobody_asked_for_is_no_page() {
+    let ends = |status, range| Case::html(status, article()).header("Content-Range", range).ends();
+    for part in ["bytes 0-699/1400", "bytes 700-1399/1400", "bytes 0-699/*", "bytes */1400"] {
+        assert_eq!(ends(206, part), Err(ErrorKind::Truncated), "{part}");
+        assert_eq!(ends(200, part), Ok(()), "{part}: it has no meaning with another status");
+    }
+    for whole in ["bytes 0-1399/1400", "items 0-24/80"] {
+        assert_eq!(ends(206, whole), Ok(()), "{whole}");
     }
 }
 

@@ -36,7 +36,7 @@ use url::Url;
 
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::provenance::Provenance;
-use fetchwise_types::response::{Header, Page};
+use fetchwise_types::response::{Header, Page, is_part};
 
 pub use body::Body;
 pub use redirect_gate::RedirectGate;
@@ -83,12 +83,15 @@ pub struct Request<'a> {
     pub gate: Option<&'a dyn RedirectGate>,
     /// Validators of an earlier response of this URL, sent with the first request only. Only [`http`] sends them.
     pub validators: Option<&'a Validators>,
+    /// Bytes of the decoded body that are enough. The rest is not read, and a response that is longer is not
+    /// [`truncated`](Response::truncated). Only [`http`] stops there; with others, [`Limits::max_body`] applies.
+    pub read_at_most: Option<u64>,
 }
 
 impl<'a> Request<'a> {
     /// Returns a request that follows redirects everywhere.
     pub fn new(url: &'a Url, limits: &'a Limits) -> Self {
-        Self { url, limits, gate: None, validators: None }
+        Self { url, limits, gate: None, validators: None, read_at_most: None }
     }
 }
 
@@ -163,6 +166,11 @@ impl Response {
             unanswered: Vec::new(),
             is_signature_rejected: false,
         }
+    }
+
+    /// Returns whether the body is a part only: the server ended it too early, or sent a part that nobody asked for.
+    pub fn is_incomplete(&self) -> bool {
+        self.truncated || is_part(self.status, &self.headers)
     }
 
     /// Returns the response as the detector reads it.

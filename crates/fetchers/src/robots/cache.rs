@@ -9,21 +9,19 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use robotxt::{AccessResult, Agent, Robots};
+use robotxt::{ANY_AGENT, Robots};
 use tokio::sync::Mutex as AsyncMutex;
 use url::{Position, Url};
 
 use crate::fetch::{FetchError, Fetcher, Response};
 use fetchwise_types::attempt::error_kind::ErrorKind;
-use fetchwise_types::consent::{RobotsTerms, Term};
+use fetchwise_types::consent::{MAX_ROBOTS_BYTES, RobotsGroup, RobotsTerms, Term};
 use fetchwise_types::time::Timestamp;
 
 /// Maximum number of redirects for a robots.txt.
 pub const MAX_REDIRECTS: u32 = 5;
-/// Maximum size of a robots.txt download; the parser reads the first 500 KiB of it. A longer one counts as unreachable.
-pub const MAX_BODY: u64 = 8 << 20;
-/// Bytes that are kept in memory while it is read.
-pub const MAX_READ: usize = robotxt::BYTE_LIMIT + 1;
+/// Bytes of a robots.txt that are read: the first 500 KiB count, and one more byte says whether the last line is whole.
+pub const MAX_READ: usize = MAX_ROBOTS_BYTES + 1;
 /// Default name of this crawler in robots.txt.
 pub const DEFAULT_AGENT: &str = "fetchwise";
 
@@ -40,10 +38,12 @@ const MAX_BYTES: usize = 64 << 20;
 #[derive(Clone, Debug)]
 pub struct Rules {
     robots: Robots,
+    /// The name of the groups that the rules come from.
+    group: Box<str>,
     /// The terms on which its pages may be used.
     terms: RobotsTerms,
     until: Timestamp,
-    /// Why the rules are unknown.
+    /// The reason if the rules are unknown.
     unknown: Option<Unknown>,
 }
 
@@ -70,9 +70,18 @@ impl Rules {
     /// assert_eq!(rules.crawl_delay(), Some(std::time::Duration::from_secs(2)));
     /// ```
     pub fn read(text: &[u8], agent: &str, now: Timestamp) -> Self {
-        let terms = RobotsTerms::read(text, agent);
-        let robots = Robots::parse(text, Agent::Exact(agent));
-        Self { robots, terms, until: now.saturating_add(LIFETIME), unknown: None }
+        let group = RobotsGroup::read(text, agent);
+        let robots = Robots::parse(&group.access_rules(), ANY_AGENT);
+        Self {
+            group: group.name().into(),
+            terms: RobotsTerms::of(&group),
+            ..Self::without_terms(robots, now, LIFETIME)
+        }
+    }
+
+    fn without_terms(robots: Robots, now: Timestamp, lifetime: Duration) -> Self {
+        let until = now.saturating_add(lifetime);
+        Self { robots, group: ANY_AGENT.into(), terms: RobotsTerms::default(), until, unknown: None }
     }
 
     /// Returns the rule that forbids `url`, as written in the file, with its group; `None` if the crawler may fetch it.
@@ -82,7 +91,7 @@ impl Rules {
         }
         let path = &url[Position::BeforePath..Position::AfterQuery];
         let rule = self.robots.matching_rule(path).map_or("/", |rule| rule.pattern());
-        Some(format!("Disallow: {rule} (User-agent: {})", self.robots.user_agent()))
+        Some(format!("Disallow: {rule} (User-agent: {})", self.group))
     }
 
     /// Returns the terms on which `url` may be used.
@@ -105,29 +114,32 @@ impl Rules {
         self.unknown.as_ref()
     }
 
-    /// Converts the response to a robots.txt request. A 4xx means that there are no rules. A 5xx, a 429 or no response
-    /// leaves the rules unknown, and then no page may be fetched for a while.
+    /// Converts the response to a robots.txt request. A 4xx means that there are no rules. A 5xx, a 429, no response and
+    /// one that was cut off leave the rules unknown, and then no page may be fetched for a while.
     pub fn from_answer(answer: &Result<Response, FetchError>, agent: &str, now: Timestamp) -> Self {
-        let unreachable = |kind, message| Self {
-            robots: Robots::from_access(AccessResult::Unreachable, agent),
-            terms: RobotsTerms::default(),
-            until: now.saturating_add(RETRY_PAUSE),
-            unknown: Some(Unknown { kind, message }),
-        };
-        let access = match answer {
+        let unknown = match answer {
             Ok(response) => match response.status {
+                // The rules that are missing may forbid what the others allow.
+                200..=299 if response.is_incomplete() => (ErrorKind::Truncated, "the file is incomplete".to_owned()),
                 200..=299 => return Self::read(response.body.head(), agent, now),
+                300..=428 | 430..=499 => return Self::without_terms(Robots::allow_all(), now, LIFETIME),
                 // "Not now" says nothing about the file.
-                429 => return unreachable(ErrorKind::RateLimited, "status 429".to_owned()),
-                status @ (0..=199 | 500..) => return unreachable(ErrorKind::ServerError, format!("status {status}")),
-                300..=499 => AccessResult::Unavailable,
+                429 => (ErrorKind::RateLimited, "status 429".to_owned()),
+                status => (ErrorKind::ServerError, format!("status {status}")),
             },
             // More than five redirects, or an invalid one: as if there were no file.
-            Err(error) if error.kind == ErrorKind::RedirectLoop => AccessResult::TooManyRedirects,
-            Err(error) => return unreachable(error.kind, error.message.clone()),
+            Err(error) if error.kind == ErrorKind::RedirectLoop => {
+                return Self::without_terms(Robots::allow_all(), now, LIFETIME);
+            }
+            Err(error) => (error.kind, error.message.clone()),
         };
-        let robots = Robots::from_access(access, agent);
-        Self { robots, terms: RobotsTerms::default(), until: now.saturating_add(LIFETIME), unknown: None }
+        let (kind, message) = unknown;
+        Self::unknown_until(now.saturating_add(RETRY_PAUSE), Unknown { kind, message })
+    }
+
+    /// Returns rules that are unknown until then, for this reason.
+    pub fn unknown_until(until: Timestamp, why: Unknown) -> Self {
+        Self { unknown: Some(why), ..Self::without_terms(Robots::disallow_all(), until, Duration::ZERO) }
     }
 
     fn bytes(&self) -> usize {

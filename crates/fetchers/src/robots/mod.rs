@@ -7,6 +7,6 @@
 
 mod cache;
 
-pub use cache::{DEFAULT_AGENT, RobotsTxt, Rules};
-pub use cache::{MAX_BODY, MAX_READ, MAX_REDIRECTS, location};
+pub use cache::{DEFAULT_AGENT, RobotsTxt, Rules, Unknown};
+pub use cache::{MAX_READ, MAX_REDIRECTS, location};
 pub use fetchwise_types::robots_use::RobotsUse;

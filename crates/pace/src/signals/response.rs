@@ -79,8 +79,9 @@ impl Signal {
             503 => Self::Unavailable,
             403 => Self::Block,
             407 | 511 => Self::NotAsked,
-            400..=499 | 600.. => Self::ClientError,
-            500..=599 => Self::ServerError,
+            // RFC 9110, section 15: an unknown class is treated as a 5xx.
+            408 | 500.. => Self::ServerError,
+            400..=499 => Self::ClientError,
             200..=399 => Self::Content,
             0..=199 => Self::Broken,
         }

@@ -44,11 +44,11 @@ error_kinds! {
     Timeout = "timeout",
     /// The connection failed or broke.
     NetworkError = "network_error",
-    /// 5xx.
+    /// 5xx or an unknown status above it; 408, 421 or 425.
     ServerError = "server_error",
     /// The body ended before its announced length.
     Truncated = "truncated",
-    /// 404 or 410.
+    /// 404 or 410; 204 or 205, which have nothing to get.
     NotFound = "not_found",
     /// Another 4xx.
     ClientError = "client_error",

@@ -1,7 +1,7 @@
 //! What a site permits: the terms of a page, and whether they permit any purpose of a crawl.
 //!
 //! Owns: the model ([`Term`], [`Consent`]) and the decision ([`ConsentSettings`]). `read` parses header values,
-//! `robots` the terms in robots.txt and `rsl` those in files of RSL; all need the feature `consent`.
+//! `robots` the groups of robots.txt with their terms and `rsl` those in files of RSL; all need the feature `consent`.
 //!
 //! Invariants: no input ends in an error. A value that cannot be read says nothing, and what is unknown is permitted.
 //!
@@ -25,7 +25,7 @@ mod rsl;
 #[cfg(feature = "consent")]
 pub use read::{header_terms, robots_directives};
 #[cfg(feature = "consent")]
-pub use robots::RobotsTerms;
+pub use robots::{MAX_ROBOTS_BYTES, RobotsGroup, RobotsTerms};
 #[cfg(feature = "consent")]
 pub use rsl::{MAX_RSL_BYTES, RslTerms};
 

@@ -16,7 +16,6 @@ use fetchwise_public_suffix::is_public_suffix;
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue};
 use url::{Host, Url};
-use xxhash_rust::xxh3::Xxh3;
 
 use super::set_cookie;
 
@@ -72,22 +71,6 @@ impl Cookies {
         // A secret: not to be printed, nor to be put into HPACK's table.
         header.set_sensitive(true);
         Some(header)
-    }
-
-    /// Returns the same number for the same cookies, whatever their order and expiry; 0 for none.
-    pub(super) fn fingerprint(&self) -> u128 {
-        let kept = self.jar.iter().flat_map(|jar| jar.iter_unexpired());
-        // A sum does not depend on the order.
-        kept.fold(0, |sum, cookie| {
-            let mut hash = Xxh3::new();
-            let domain = cookie.domain.as_cow().unwrap_or_default();
-            for part in [domain.as_ref(), cookie.path.as_ref(), cookie.name(), cookie.value()] {
-                hash.update(part.as_bytes());
-                // A byte that none of the four contains.
-                hash.update(b"\0");
-            }
-            sum.wrapping_add(hash.digest128())
-        })
     }
 }
 
@@ -200,7 +183,7 @@ mod tests {
     fn there_is_no_jar_until_a_cookie_is_set() {
         for lines in [&[][..], &[""], &["="], &["a=b; Domain=b.example"]] {
             let cookies = after("http://a.example/", lines);
-            assert!(cookies.jar.is_none() && cookies.fingerprint() == 0, "{lines:?}");
+            assert!(cookies.jar.is_none(), "{lines:?}");
             assert_eq!(cookies.header(&url("http://a.example/"), Some(&HeaderValue::from_static("x=y"))), None);
         }
     }
@@ -306,7 +289,7 @@ mod tests {
         set(&mut cookies, from, &["a=gone; Path=/x; Max-Age=0", "c=gone; Max-Age=0"]);
         assert_eq!(sent(&cookies, from), "a=3; b=2", "these are other cookies");
         set(&mut cookies, from, &["a=gone; Max-Age=0", "b=gone; Expires=Thu, 01 Jan 1970 00:00:00 GMT"]);
-        assert_eq!((sent(&cookies, from), cookies.fingerprint()), (String::new(), 0));
+        assert_eq!(sent(&cookies, from), "");
         for past in [
             "Max-Age=-1",
             "Max-Age=0; Expires=Fri, 01 Jan 2100 00:00:00 GMT",
@@ -333,27 +316,6 @@ mod tests {
         assert_eq!(header(" ;", "http://a.example/").unwrap(), "a=1; b=2");
         assert!(header("", "http://a.example/").unwrap().is_sensitive());
         assert_eq!(header("mine=0", "http://b.example/"), None);
-    }
-
-    #[test]
-    fn the_fingerprint_depends_on_the_cookies_only() {
-        let print = |lines: &[&str]| after("http://a.example/", lines).fingerprint();
-        let one = print(&["a=1", "b=2"]);
-        for same in [&["b=2", "a=1"][..], &["a=0", "b=2; Max-Age=60", "a=1", "c=3", "c=; Max-Age=0"]] {
-            assert_eq!(print(same), one, "{same:?}");
-        }
-        for other in [
-            &["a=1"][..],
-            &["a=1", "b=3"],
-            &["a=2", "b=1"],
-            &["a=1", "b=2", "c="],
-            &["a=1", "b=2; Path=/x"],
-            &["a=1b=2"],
-        ] {
-            assert_ne!(print(other), one, "{other:?}");
-        }
-        assert_ne!(print(&["ab=c"]), print(&["a=bc"]));
-        assert_ne!(print(&["a=1"]), print(&["a=1; Domain=www.a.example", "a=1; Path=/x"]));
     }
 
     #[test]

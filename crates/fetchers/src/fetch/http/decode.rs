@@ -67,21 +67,22 @@ pub(super) enum DecodeError {
     Stacked { codings: usize },
 }
 
-/// Reads `incoming` to its end and undoes the codings that `headers` name.
+/// Reads `incoming` to its end, or until `enough` bytes have come, and undoes the codings that `headers` name.
 pub(super) async fn read(
     incoming: TrackedBody,
     headers: &HeaderMap,
-    limits: &Limits,
+    (limits, enough): (&Limits, Option<u64>),
     mut collector: BodyCollector,
 ) -> Result<Decoded, DecodeError> {
     let too_large = || DecodeError::Body(BodyError::TooLarge { limit: limits.max_body });
     // The announced length is checked before a byte is read.
-    if incoming.size_hint().lower() > limits.max_body {
+    if enough.is_none() && incoming.size_hint().lower() > limits.max_body {
         return Err(too_large());
     }
+    let enough = enough.unwrap_or(u64::MAX);
     let codings = codings(headers)?;
     if codings.is_empty() {
-        return read_as_is(incoming, collector).await;
+        return read_as_is(incoming, enough, collector).await;
     }
     let raw_len = Arc::new(AtomicU64::new(0));
     let raw = RawBody { incoming, len: Arc::clone(&raw_len), max: limits.max_body };
@@ -97,10 +98,10 @@ pub(super) async fn read(
         }
     }
     let mut buffer = vec![0; READ_BUFFER];
-    while !cut {
+    while !cut && collector.len() < enough {
         match reader.read(&mut buffer).await {
             Ok(0) => break,
-            Ok(n) => collector.push(&buffer[..n]).await?,
+            Ok(n) => collector.push(needed(&buffer[..n], &collector, enough)).await?,
             Err(_) => cut = true,
         }
         if raw_len() > limits.max_body {
@@ -116,13 +117,19 @@ pub(super) async fn read(
     Ok(Decoded { body: collector.finish().await?, truncated: cut })
 }
 
-/// Reads `incoming` to its end without any coding: each byte is copied once.
-async fn read_as_is(mut incoming: TrackedBody, mut collector: BodyCollector) -> Result<Decoded, DecodeError> {
-    collector.reserve(incoming.size_hint().lower());
+/// Reads `incoming` to its end, or until `enough` bytes have come, without any coding: each byte is copied once.
+async fn read_as_is(
+    mut incoming: TrackedBody,
+    enough: u64,
+    mut collector: BodyCollector,
+) -> Result<Decoded, DecodeError> {
+    collector.reserve(incoming.size_hint().lower().min(enough));
     let mut truncated = false;
-    while let Some(frame) = incoming.frame().await {
+    while collector.len() < enough
+        && let Some(frame) = incoming.frame().await
+    {
         match frame.map(Frame::into_data) {
-            Ok(Ok(data)) => collector.push(&data).await?,
+            Ok(Ok(data)) => collector.push(needed(&data, &collector, enough)).await?,
             // Trailers are dropped.
             Ok(Err(_)) => {}
             Err(_) => {
@@ -133,6 +140,12 @@ async fn read_as_is(mut incoming: TrackedBody, mut collector: BodyCollector) -> 
         consume_budget().await;
     }
     Ok(Decoded { body: collector.finish().await?, truncated })
+}
+
+/// Returns the part of the next bytes with which the body has at most `enough`.
+fn needed<'b>(bytes: &'b [u8], collector: &BodyCollector, enough: u64) -> &'b [u8] {
+    let left = usize::try_from(enough.saturating_sub(collector.len())).unwrap_or(usize::MAX);
+    &bytes[..bytes.len().min(left)]
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -267,12 +267,12 @@ impl HttpFetcher {
             let ResponseHead { status, headers } =
                 response_head.insert(ResponseHead { status: head.status, headers: head.headers });
             check_head(headers, limits)?;
-            if is_redirect(*status) {
+            let asked = chain.current().clone();
+            if is_redirect(*status) && chain.follow(headers.get(LOCATION).map(HeaderValue::as_bytes))? {
                 if let Some(last) = exchange.last_mut() {
                     last.redirect = Some(Redirect { status: status.as_u16(), headers: headers_as_text(headers) });
                 }
-                cookies.keep(headers, chain.current());
-                chain.follow(headers.get(LOCATION).map(HeaderValue::as_bytes), cookies.fingerprint())?;
+                cookies.keep(headers, &asked);
                 drain(body).await;
                 if let Some(gate) = request.gate
                     && !gate.pass(chain.current()).await
@@ -286,7 +286,7 @@ impl HttpFetcher {
                 return Err(Failure::new(ErrorKind::NetworkError, "the server switched protocols without a request"));
             }
             let collector = BodyCollector::new(limits).in_dir(self.temp_dir.clone());
-            let decoded = decode::read(body, headers, limits, collector).await?;
+            let decoded = decode::read(body, headers, (limits, request.read_at_most), collector).await?;
             if decoded.truncated && counters.is_some_and(|counters| counters.was_flooded()) {
                 return Err(Failure::of_flood());
             }
@@ -406,6 +406,13 @@ impl HttpFetcher {
             polled
         });
         let ended = ended.await;
+        if let Ok(response) = &ended
+            && matches!(response.status(), StatusCode::REQUEST_TIMEOUT | StatusCode::MISDIRECTED_REQUEST)
+            && let Some(connected) = captured.connection_metadata().as_ref()
+        {
+            // RFC 9110, sections 15.5.9 and 15.5.20: the next request needs another connection.
+            connected.poison();
+        }
         (ended, flight)
     }
 }

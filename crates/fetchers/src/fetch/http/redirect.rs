@@ -1,6 +1,7 @@
 //! The URL that a redirect leads to, and the end of a chain of redirects. Pure: no I/O, no clock.
-
-use std::collections::HashSet;
+//!
+//! A redirect to an address that was asked before is followed like any other: the server may know the client by its
+//! address or its session. The number of redirects ends a loop.
 
 use http::StatusCode;
 use url::Url;
@@ -9,45 +10,32 @@ use url::Url;
 #[derive(Debug)]
 pub(super) struct RedirectChain {
     current: Url,
-    /// Requests so far, with the cookies they carried: an identical request would get the same response. Empty until
-    /// the first redirect.
-    seen: HashSet<(Url, u128)>,
     /// URLs before the current one, in order.
     before: Vec<Url>,
     left: u32,
     max: u32,
 }
 
-/// A redirect that is not followed. All of these count as `redirect_loop`: "too many redirects, or one without a valid
+/// A redirect that is not followed. All of these count as `redirect_loop`: "too many redirects, or one with an invalid
 /// target".
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RedirectError {
-    #[error("redirect without a Location")]
-    NoLocation,
     #[error("redirect to an invalid URL: {0}")]
     BadLocation(url::ParseError),
     #[error("redirect to the invalid scheme '{0}': expected http or https")]
     BadScheme(String),
-    #[error("redirect loop: same URL and cookies as before")]
-    Loop,
     #[error("more than {0} redirects")]
     TooMany(u32),
 }
 
 impl RedirectChain {
     pub(super) fn new(start: Url, max_redirects: u32) -> Self {
-        Self {
-            seen: HashSet::new(),
-            before: Vec::new(),
-            current: without_user_info(start),
-            left: max_redirects,
-            max: max_redirects,
-        }
+        Self { before: Vec::new(), current: without_user_info(start), left: max_redirects, max: max_redirects }
     }
 
     /// Returns whether no redirect has been followed yet.
     pub(super) fn is_at_start(&self) -> bool {
-        self.seen.is_empty()
+        self.before.is_empty()
     }
 
     /// Returns the URL to request now.
@@ -55,19 +43,16 @@ impl RedirectChain {
         &self.current
     }
 
-    /// Follows the redirect of [`RedirectChain::current`]. `cookies` is the fingerprint of all cookies that the chain
-    /// has set so far, 0 for none.
-    pub(super) fn follow(&mut self, location: Option<&[u8]>, cookies: u128) -> Result<(), RedirectError> {
-        let next = self.resolve(location.ok_or(RedirectError::NoLocation)?)?;
-        if self.seen.is_empty() {
-            self.seen.insert((same_request(&self.current), 0));
-        }
-        if !self.seen.insert((same_request(&next), cookies)) {
-            return Err(RedirectError::Loop);
-        }
+    /// Follows the redirect of [`RedirectChain::current`]. Returns `false` if it names no target: then the response is the
+    /// final one (RFC 9110, section 15.4).
+    pub(super) fn follow(&mut self, location: Option<&[u8]>) -> Result<bool, RedirectError> {
+        let Some(location) = location.map(<[u8]>::trim_ascii).filter(|location| !location.is_empty()) else {
+            return Ok(false);
+        };
+        let next = self.resolve(location)?;
         self.left = self.left.checked_sub(1).ok_or(RedirectError::TooMany(self.max))?;
         self.before.push(std::mem::replace(&mut self.current, next));
-        Ok(())
+        Ok(true)
     }
 
     /// Returns the final URL, and those that redirected to it.
@@ -98,12 +83,6 @@ pub(super) fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-fn same_request(url: &Url) -> Url {
-    let mut url = url.clone();
-    url.set_fragment(None);
-    url
-}
-
 fn without_user_info(mut url: Url) -> Url {
     // These fail only for URLs without a host, which have no user info either.
     let _ = url.set_username("");
@@ -127,7 +106,7 @@ mod tests {
             ],
         ) {
             let mut chain = chain("http://me:secret@a.example/dir/page");
-            if chain.follow(Some(&location), 0).is_ok() {
+            if chain.follow(Some(&location)).is_ok_and(|followed| followed) {
                 let next = chain.current();
                 prop_assert!(matches!(next.scheme(), "http" | "https") && next.has_host());
                 prop_assert!(next.username().is_empty() && next.password().is_none());
@@ -143,7 +122,7 @@ mod tests {
 
     fn follow(start: &str, location: &[u8]) -> Result<String, RedirectError> {
         let mut chain = chain(start);
-        chain.follow(Some(location), 0).map(|()| chain.current().as_str().to_owned())
+        chain.follow(Some(location)).map(|_| chain.current().as_str().to_owned())
     }
 
     #[test]
@@ -177,7 +156,6 @@ mod tests {
     #[test]
     fn a_redirect_without_a_valid_target_is_not_followed() {
         let start = "http://a.example/";
-        assert_eq!(chain(start).follow(None, 0), Err(RedirectError::NoLocation));
         assert!(matches!(follow(start, b"http://[::1/"), Err(RedirectError::BadLocation(_))));
         for foreign in
             ["javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "mailto:a@b", "ftp://a.example/"]
@@ -187,32 +165,28 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_ends_when_it_loops_or_gets_too_long() {
-        assert_eq!(follow("http://a.example/", b""), Err(RedirectError::Loop));
-        assert_eq!(
-            follow("http://a.example/x", b"/x#y"),
-            Err(RedirectError::Loop),
-            "a fragment does not make another request"
-        );
-        let mut chain = chain("http://a.example/0");
-        for step in ["/1", "/2", "/3"] {
-            chain.follow(Some(step.as_bytes()), 0).unwrap();
+    fn a_response_without_a_location_is_final() {
+        for location in [None, Some(&b""[..]), Some(b" \t")] {
+            let mut chain = chain("http://a.example/x");
+            assert_eq!(chain.follow(location), Ok(false));
+            assert!(chain.is_at_start() && chain.current().path() == "/x");
         }
-        assert_eq!(chain.follow(Some(b"/1"), 0), Err(RedirectError::Loop));
-        assert_eq!(chain.follow(Some(b"/4"), 0), Err(RedirectError::TooMany(3)));
-        assert_eq!(chain.current().path(), "/3");
     }
 
     #[test]
-    fn the_same_url_with_other_cookies_is_another_request() {
-        let mut there_and_back = chain("http://a.example/");
-        there_and_back.follow(Some(b"/"), 1).unwrap();
-        assert_eq!(there_and_back.follow(Some(b"/"), 1), Err(RedirectError::Loop));
-        assert_eq!(there_and_back.follow(Some(b"/"), 0), Err(RedirectError::Loop), "that is how it began");
-        let mut always_new = chain("http://a.example/");
-        for cookies in 1..=3 {
-            always_new.follow(Some(b"/"), cookies).unwrap();
+    fn a_chain_may_come_back_and_ends_when_it_gets_too_long() {
+        for path in ["/0", "/0#y", "0"] {
+            let mut to_itself = chain("http://a.example/0");
+            for _ in 0..3 {
+                assert_eq!(to_itself.follow(Some(path.as_bytes())), Ok(true), "{path}");
+            }
+            assert_eq!(to_itself.follow(Some(path.as_bytes())), Err(RedirectError::TooMany(3)), "{path}");
         }
-        assert_eq!(always_new.follow(Some(b"/"), 4), Err(RedirectError::TooMany(3)));
+        let mut there_and_back = chain("http://a.example/0");
+        for step in ["/1", "/0", "/1"] {
+            assert_eq!(there_and_back.follow(Some(step.as_bytes())), Ok(true));
+        }
+        assert_eq!(there_and_back.follow(Some(b"/4")), Err(RedirectError::TooMany(3)));
+        assert_eq!((there_and_back.current().path(), there_and_back.into_urls().1.len()), ("/1", 3));
     }
 }

@@ -1,5 +1,6 @@
 //! Redirects: their targets, their end, and the headers that are kept.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fetchwise::attempt::error_kind::ErrorKind;
@@ -40,10 +41,9 @@ async fn redirects_are_followed_to_the_page() {
 }
 
 #[tokio::test]
-async fn redirects_without_a_valid_target_are_a_redirect_loop() {
+async fn redirects_with_an_invalid_target_and_loops_are_a_redirect_loop() {
     bounded(async {
         let server = Server::http(|request| match request.uri().path() {
-            "/none" => response(302, "moved, but where?"),
             "/self" => redirect(302, "/self"),
             "/ping" => redirect(302, "/pong"),
             "/pong" => redirect(302, "/ping"),
@@ -53,7 +53,7 @@ async fn redirects_without_a_valid_target_are_a_redirect_loop() {
             path => redirect(302, &format!("{path}x")),
         })
         .await;
-        for path in ["/none", "/self", "/ping", "/file", "/script", "/bad", "/longer"] {
+        for path in ["/self", "/ping", "/file", "/script", "/bad", "/longer"] {
             let error = get(&server.url(path)).await.unwrap_err();
             assert_eq!((error.kind, error.status), (ErrorKind::RedirectLoop, Some(302)), "{path}");
         }
@@ -61,6 +61,64 @@ async fn redirects_without_a_valid_target_are_a_redirect_loop() {
             let once = Server::http(|r| if r.uri() == "/" { redirect(301, "/x") } else { response(200, "") }).await;
             let limits = Limits { max_redirects, ..limits() };
             assert_eq!(get_with(&fetcher(), &once.url("/"), &limits).await.is_ok(), found);
+        }
+    })
+    .await;
+}
+
+/// The server knows the client by its address or its session, so that no cookie tells the second request from the first.
+#[tokio::test]
+async fn a_redirect_to_itself_or_back_is_followed() {
+    bounded(async {
+        for way in ["/page?b=2&a=1", "/other"] {
+            let asked = AtomicUsize::new(0);
+            let server = Server::http(move |request| match request.uri().path() {
+                "/other" => redirect(303, "/page?b=2&a=1"),
+                _ if asked.fetch_add(1, Ordering::SeqCst) == 0 => redirect(302, way),
+                _ => response(200, "page"),
+            })
+            .await;
+            let response = get(&server.url("/page?b=2&a=1")).await.unwrap();
+            assert_eq!((response.status, &body(&response)[..]), (200, &b"page"[..]), "{way}");
+            assert_eq!(response.chain.len(), if way == "/other" { 2 } else { 1 }, "{way}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_redirect_without_a_location_is_the_final_response() {
+    bounded(async {
+        for status in [301, 302, 303, 307, 308] {
+            let server = Server::http(move |request| match request.uri().path() {
+                "/empty" => redirect(status, ""),
+                "/blank" => redirect(status, " "),
+                "/first" => redirect(301, "/none"),
+                _ => response(status, "page"),
+            })
+            .await;
+            for path in ["/none", "/empty", "/blank", "/first"] {
+                let response = get(&server.url(path)).await.unwrap();
+                assert_eq!(response.status, status, "{path}");
+                assert_eq!(response.final_url.path(), if path == "/first" { "/none" } else { path });
+            }
+            assert_eq!(body(&get(&server.url("/none")).await.unwrap()), b"page");
+        }
+    })
+    .await;
+}
+
+/// RFC 9110, sections 15.5.9 and 15.5.20.
+#[tokio::test]
+async fn a_request_after_a_408_or_421_has_a_connection_of_its_own() {
+    bounded(async {
+        for (status, connections) in [(408, 2), (421, 2), (425, 1), (404, 1)] {
+            let server = Server::http(move |_| response(status, "not here")).await;
+            let fetcher = fetcher();
+            for _ in 0..2 {
+                assert_eq!(get_with(&fetcher, &server.url("/"), &limits()).await.unwrap().status, status);
+            }
+            assert_eq!(server.connections(), connections, "{status}");
         }
     })
     .await;
