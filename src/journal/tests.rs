@@ -162,13 +162,18 @@ fn there_is_one_writer_and_readers_take_no_lock() {
 
 #[test]
 fn linger_sets_how_long_attempts_are_collected() {
-    let dir = tempfile::tempdir().unwrap();
-    let options = JournalOptions::default().linger(Duration::from_secs(60)).durability(Durability::Os);
-    let (journal, _) = Journal::open(dir.path(), options).unwrap();
-    for n in 0..3 {
-        journal.append_attempt(&attempt(&format!("https://e.org/{n}"), "f", T0).delivered()).unwrap();
-        // Longer than the log would collect them by default.
-        std::thread::sleep(std::time::Duration::from_millis(20));
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let options = JournalOptions::default().durability(Durability::Os);
+    let (hasty, _) = Journal::open(other.path(), options.clone()).unwrap();
+    let (journal, _) = Journal::open(dir.path(), options.linger(Duration::from_secs(86_400))).unwrap();
+    for n in 1..=3 {
+        let attempt = attempt(&format!("https://e.org/{n}"), "f", T0).delivered();
+        journal.append_attempt(&attempt).unwrap();
+        // By then a journal that collects them for the usual time would have written it.
+        hasty.append_attempt(&attempt).unwrap();
+        while hasty.metrics().written_seq < n {
+            std::thread::yield_now();
+        }
     }
     assert_eq!(journal.metrics().written_seq, 0, "nobody has asked for them yet");
     journal.flush().wait().unwrap();

@@ -20,7 +20,7 @@ async fn a_header_with_a_line_break_is_refused() {
             [r#"[["x\r\nWARC-Type: request\r\ny","1"]]"#, r#"[["x: y","1"]]"#, r#"{"x":"1\r\nset-cookie: a=b"}"#]
         {
             let fetcher = answering(&format!(r#"{{"id":1,"status":200,"headers":{headers},"body":"<p>x"}}"#));
-            let error = get(&fetcher, &url, &within(10)).await.unwrap_err();
+            let error = get(&fetcher, &url, &within(120)).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::NetworkError);
             assert!(error.message.contains("invalid response") && !error.local, "{error}");
             fetcher.close().await;

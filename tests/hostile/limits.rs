@@ -1,7 +1,6 @@
 //! Exhausted resources of this machine are local faults.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
 use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
@@ -18,7 +17,7 @@ async fn fetch_at_once(server: &Hostile, count: usize) -> Vec<Result<Response, F
     let fetcher = fetchwise::fetch::http::HttpFetcher::new(guard).unwrap();
     let urls: Vec<url::Url> =
         (0..count).map(|n| format!("http://localhost:{}/{n}", server.address.port()).parse().unwrap()).collect();
-    let limits = within(20);
+    let limits = within(120);
     join_all(urls.iter().map(|url| get(&fetcher, url, &limits))).await
 }
 
@@ -72,7 +71,7 @@ async fn a_missing_temporary_folder_is_a_local_fault_for_http_and_child_processe
     }
     bounded(async {
         let server = Hostile::start(Temper::GoesOnAndOn(100_000)).await;
-        let limits = Limits { max_in_memory: 1000, ..within(10) };
+        let limits = Limits { max_in_memory: 1000, ..within(120) };
         let plain = get(&builder().build().unwrap(), &server.url("/"), &limits).await.unwrap_err();
         assert!(plain.local, "{plain:?}");
         let child = get(&script("cat >/dev/null"), &server.url("/"), &limits).await.unwrap_err();
@@ -90,7 +89,7 @@ async fn a_missing_temporary_folder_is_a_local_fault_for_the_browser() {
     }
     bounded(async {
         let server = Hostile::start(Temper::GoesOnAndOn(100_000)).await;
-        let limits = Limits { max_in_memory: 1000, ..within(10) };
+        let limits = Limits { max_in_memory: 1000, ..within(120) };
         let browser = BrowserFetcher::new(program, BrowserOptions::default(), dialer()).unwrap();
         let browser = get(&browser, &server.url("/"), &limits).await.unwrap_err();
         assert!(browser.local && !browser.unavailable, "{browser:?}");
@@ -116,7 +115,7 @@ async fn a_full_disk_is_a_local_fault() {
         }
         let server = Hostile::start(Temper::GoesOnAndOn(1 << 20)).await;
         let fetcher = builder().temp_dir(dir.path()).build().unwrap();
-        let error = get(&fetcher, &server.url("/"), &Limits { max_in_memory: 1000, ..within(10) }).await;
+        let error = get(&fetcher, &server.url("/"), &Limits { max_in_memory: 1000, ..within(120) }).await;
         let _ = std::process::Command::new("umount").arg("-l").arg(dir.path()).output();
         let error = error.unwrap_err();
         assert!(error.local, "{error:?}");
@@ -142,7 +141,7 @@ async fn a_machine_without_a_network_is_a_local_fault() {
     bounded(async {
         let fetcher = fetchwise::fetch::http::HttpFetcher::new(Default::default()).unwrap();
         for url in ["http://example.org/", "http://93.184.215.14/", "http://[2606:4700::1]/"] {
-            let error = get(&fetcher, &url.parse().unwrap(), &within(10)).await.unwrap_err();
+            let error = get(&fetcher, &url.parse().unwrap(), &within(120)).await.unwrap_err();
             assert!(error.local, "{url}: {error:?}");
         }
     })
@@ -163,7 +162,7 @@ async fn exhausted_ports_are_a_local_fault() {
         let server = Hostile::start(Temper::GoesOnAndOn(1000)).await;
         let fetcher = builder().build().unwrap();
         let urls: Vec<url::Url> = (0..40).map(|n| server.url(&format!("/{n}"))).collect();
-        let limits = within(10);
+        let limits = within(120);
         let ends = join_all(urls.iter().map(|url| get(&fetcher, url, &limits))).await;
         let failed: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
         assert!(!failed.is_empty(), "there were enough ports");
@@ -186,14 +185,17 @@ async fn a_slow_browser_start_is_a_local_fault() {
     let Some(program) = chromium() else { return };
     bounded(async {
         let (dir, server) = (tempfile::tempdir().unwrap(), Hostile::start(Temper::LeadsOn(0)).await);
-        let slow = pretender(&dir, &format!("sleep 3\nexec '{}' \"$@\"", program.display()));
+        // It starts once the test has seen that it does not.
+        let may_start = dir.path().join("may-start");
+        let wait = format!("while [ ! -e '{}' ]; do sleep 0.1; done", may_start.display());
+        let slow = pretender(&dir, &format!("{wait}\nexec '{}' \"$@\"", program.display()));
         let browser = BrowserFetcher::new(slow, BrowserOptions::default(), dialer()).unwrap();
         let error = get(&browser, &server.url("/"), &within(1)).await.unwrap_err();
         assert!(error.local && !error.unavailable, "{error:?}");
         assert_eq!(server.requests().len(), 0);
         // It continues to start, so a later try finds it.
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        get(&browser, &server.url("/"), &within(20)).await.unwrap();
+        std::fs::write(&may_start, "").unwrap();
+        get(&browser, &server.url("/"), &within(120)).await.unwrap();
         browser.close().await;
     })
     .await;
@@ -205,7 +207,7 @@ async fn a_browser_that_cannot_start_is_unavailable() {
         let (dir, server) = (tempfile::tempdir().unwrap(), Hostile::start(Temper::LeadsOn(0)).await);
         let broken = pretender(&dir, "echo 'libfoo.so: cannot open shared object file' >&2\nexit 127");
         let browser = BrowserFetcher::new(broken, BrowserOptions::default(), dialer()).unwrap();
-        let error = get(&browser, &server.url("/"), &within(10)).await.unwrap_err();
+        let error = get(&browser, &server.url("/"), &within(120)).await.unwrap_err();
         assert!(error.unavailable && !error.local && error.message.contains("libfoo.so"), "{error:?}");
         assert!(browser.why_not_started().is_some_and(|why| why.contains("libfoo.so")));
     })

@@ -1,5 +1,7 @@
 //! Pages that a real Chromium renders.
 
+use std::time::Duration;
+
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions, OptionsError};
 use fetchwise::fetch::dial::Dialer;
@@ -10,6 +12,11 @@ use crate::tempers::{Certificate, Hostile, Temper};
 
 fn browser(options: BrowserOptions, dialer: Dialer) -> Option<BrowserFetcher> {
     Some(BrowserFetcher::new(chromium()?, options, dialer).unwrap())
+}
+
+/// A page that is blocked is an error at the deadline: it is never read as it is.
+fn without_concessions() -> BrowserOptions {
+    BrowserOptions { max_settle: Duration::from_secs(600), give_in_percent: 100, ..BrowserOptions::default() }
 }
 
 #[tokio::test]
@@ -26,7 +33,7 @@ async fn no_server_can_impersonate_the_filtering_proxy() {
         };
         let secure = format!("https://forger.example:{}/", secure.address.port()).parse().unwrap();
         for url in [secure, plain.url("/")] {
-            let response = get(&browser, &url, &within(30)).await.unwrap();
+            let response = get(&browser, &url, &within(120)).await.unwrap();
             assert_eq!(response.status, 403, "{url}");
             assert!(String::from_utf8_lossy(&body(&response)).contains("<p>no</p>"), "{url}");
         }
@@ -40,7 +47,7 @@ async fn the_proxys_own_response_still_counts() {
     bounded(async {
         let Some(browser) = browser(BrowserOptions::default(), dialer()) else { return };
         for url in ["http://127.0.0.2:9/", "https://127.0.0.2:9/", "http://0x7f000002:9/"] {
-            let error = get(&browser, &url.parse().unwrap(), &within(30)).await.unwrap_err();
+            let error = get(&browser, &url.parse().unwrap(), &within(120)).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::RefusedAddress, "{url}: {error}");
         }
         browser.close().await;
@@ -52,12 +59,10 @@ async fn the_proxys_own_response_still_counts() {
 async fn a_password_prompt_gets_no_password_and_does_not_block() {
     bounded(async {
         let server = Hostile::start(Temper::AsksForPasswords).await;
-        let Some(browser) = browser(BrowserOptions::default(), dialer()) else { return };
-        let begun = std::time::Instant::now();
-        let response = get(&browser, &server.url("/"), &within(30)).await.unwrap();
+        let Some(browser) = browser(without_concessions(), dialer()) else { return };
+        let response = get(&browser, &server.url("/"), &within(120)).await.unwrap();
         assert_eq!(response.status, 401);
         assert!(header(&response.headers, "www-authenticate").is_some());
-        assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
         assert_eq!(server.requests(), ["/", "/image"], "no password was tried");
         browser.close().await;
     })
@@ -75,13 +80,12 @@ async fn a_password_prompt_in_a_frame_or_worker_does_not_block() {
              </script>"
         );
         let server = Hostile::start(Temper::Shows(page)).await;
-        let Some(browser) = browser(BrowserOptions::default(), Dialer::with_resolver(guard(), Rebinding::new(&["127.0.0.1"]))) else { return };
+        let dialer = Dialer::with_resolver(guard(), Rebinding::new(&["127.0.0.1"]));
+        let Some(browser) = browser(without_concessions(), dialer) else { return };
         let url = format!("http://page.example:{}/", server.address.port()).parse().unwrap();
-        let begun = std::time::Instant::now();
-        let response = get(&browser, &url, &within(40)).await.unwrap();
+        let response = get(&browser, &url, &within(120)).await.unwrap();
         assert!(String::from_utf8_lossy(&body(&response)).contains("framed"));
         assert!(asking.requests().contains(&"/image".to_owned()), "the frame was shown: {:?}", asking.requests());
-        assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
         browser.close().await;
     })
     .await;

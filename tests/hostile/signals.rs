@@ -41,9 +41,10 @@ async fn a_process_that_holds_a_browser() {
     let server = Hostile::start(Temper::LeadsOn(0)).await;
     let program = chromium().unwrap();
     let browser = BrowserFetcher::new(program, BrowserOptions::default(), dialer()).unwrap();
-    get(&browser, &server.url("/"), &within(60)).await.unwrap();
+    get(&browser, &server.url("/"), &within(120)).await.unwrap();
     fs::write(std::env::temp_dir().join("ready"), "").unwrap();
-    tokio::time::sleep(Duration::from_secs(100)).await;
+    // Not for ever, in case the test that would kill it has failed.
+    tokio::time::sleep(Duration::from_secs(600)).await;
 }
 
 /// Starts that process (none without a Chromium), with `dir` as its home and its folder for temporary files, and waits for its browser.

@@ -21,9 +21,9 @@ pub(crate) fn chromium() -> Option<PathBuf> {
     required(BrowserFetcher::find(None), NO_CHROMIUM)
 }
 
-/// Every test ends within this time, even if something hangs.
+/// Ends a test that hangs.
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(120), test).await.expect("the test hangs")
+    tokio::time::timeout(Duration::from_secs(240), test).await.expect("the test hangs")
 }
 
 /// Returns a guard that allows 127.0.0.1 and no other local address.

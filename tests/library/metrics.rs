@@ -11,6 +11,7 @@ use fetchwise::metrics::{Kind, Metrics};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise::visit::Step;
+use fetchwise_testsite::poll::until_blocking;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 use url::Url;
@@ -147,14 +148,11 @@ fn exported_families_are_the_listed_ones() {
     journal.flush().wait().unwrap();
     let mut page = String::new();
     // The writer thread counts a sync a moment after it has acknowledged it.
-    for _ in 0..500 {
+    until_blocking("a sync is counted", || {
         page.clear();
         text::encode(&mut page, &registry).unwrap();
-        if page.contains("last_sync") {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+        page.contains("last_sync")
+    });
     let given: Vec<(&str, &str)> =
         page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
     for (name, kind) in &given {

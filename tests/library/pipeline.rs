@@ -628,25 +628,27 @@ async fn a_redirect_written_in_html_goes_through_the_guard_and_ends_after_ten() 
 async fn a_pipeline_waits_for_paces_or_returns_links_that_cannot_go_now() {
     use fetchwise::pace::{Pace, PaceMode, PaceSettings};
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
-    let pipeline = |wait: Duration| {
+    let pipeline = |wait: Duration, clock: &Arc<Clock>| {
         let settings = PaceSettings { mode: PaceMode::Fixed, initial_rate: 5.0, ..PaceSettings::default() };
         let builder = Selector::builder().pace(Pace::new(settings)).fetcher(FetcherSpec::by_name("direct_access"));
+        let builder = builder.clock(Arc::clone(clock));
         let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
         let builder = Pipeline::builder(Arc::new(builder.build().unwrap()));
         builder.fetcher(Arc::new(HttpFetcher::new(guard).unwrap())).wait_at_most(wait).build().unwrap()
     };
     let links: Vec<Link> = (0..4).map(|n| Link::new(origin.url(HOST, &format!("/{n}")))).collect();
-    let patient = pipeline(Duration::from_secs(60));
+    let patient = pipeline(Duration::from_secs(60), &Arc::default());
     let reports = futures_util::future::join_all(links.iter().map(|link| patient.fetch(link))).await;
     assert!(reports.iter().all(|report| report.success), "{reports:?}");
 
-    let own_frontier = pipeline(Duration::ZERO);
+    let clock = Arc::new(Clock::fixed(Timestamp::now()));
+    let own_frontier = pipeline(Duration::ZERO, &clock);
     assert!(own_frontier.fetch(&links[0]).await.success);
     let report = own_frontier.fetch(&links[1]).await;
     assert_eq!((report.error_type, report.requests), (Some(Report::PACED), 0), "{report:?}");
     let wait = report.paused_until.unwrap().since(own_frontier.selector().now());
     assert!(wait <= Duration::from_millis(250), "{wait:?}");
-    tokio::time::sleep(wait + Duration::from_millis(1)).await;
+    clock.set(clock.now().saturating_add(wait));
     assert!(own_frontier.fetch(&links[1]).await.success);
     assert_eq!(origin.hits(HOST), 6);
 }

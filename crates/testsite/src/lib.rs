@@ -2,8 +2,8 @@
 //!
 //! [`origin`] is the server, and `pages` holds the pages that it serves. [`demo_sites`] lists the sites of the `demo`
 //! command. [`benchmark_sites`] serves the sites on which crawlers are compared, and [`submission_server`] takes their
-//! pages. [`services`] holds stand-ins for web archives, proxies and web APIs. [`poll`] waits for a condition,
-//! and [`requirements`] skips tests on machines that lack a program.
+//! pages. [`services`] holds stand-ins for web archives, proxies and web APIs. [`poll`] waits for a condition, [`ports`]
+//! takes ports, and [`requirements`] skips tests on machines that lack a program.
 //!
 //! Must not know: selectors, fetchers and logs.
 
@@ -12,6 +12,7 @@ pub mod demo_sites;
 pub mod origin;
 mod pages;
 pub mod poll;
+pub mod ports;
 pub mod requirements;
 pub mod services;
 pub mod submission_server;

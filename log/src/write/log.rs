@@ -338,17 +338,17 @@ impl Drop for Log {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::*;
 
     #[test]
     fn a_number_that_is_late_in_the_queue_does_not_make_who_waits_for_a_later_one_wait_longer() {
-        let linger = Duration::from_secs(60);
+        // A test that waits for it never ends.
+        let linger = Duration::from_secs(86_400);
         for flushes in [false, true] {
             let dir = tempfile::tempdir().unwrap();
             let options = LogOptions { durability: Durability::Os, linger, ..LogOptions::default() };
-            let begun = Instant::now();
             let (log, _) = Log::open(dir.path(), options).unwrap();
             let payload = [0; 8];
             // Stands for a thread that has taken room and a number, and has not sent its record to the queue yet.
@@ -358,13 +358,12 @@ mod tests {
             std::thread::scope(|scope| {
                 scope.spawn(|| if flushes { log.flush().wait() } else { log.wait(ticket) }.unwrap());
                 // Wait until `hurry` has been received and has ended the gathering of the later record.
-                while log.metrics().queued_records > 1 && begun.elapsed() < linger {
+                while log.metrics().queued_records > 1 {
                     std::thread::yield_now();
                 }
                 let queued = Queued { seq: late, time_ms: 0, kind: 1, schema: 1, key_hash: 0, payload: payload.into() };
                 log.queue.send(Message::Record(queued)).unwrap();
             });
-            assert!(begun.elapsed() < linger, "it waited for more records");
             log.close().unwrap();
         }
     }

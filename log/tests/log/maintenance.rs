@@ -3,9 +3,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::common::{DIR, Oracle, dir, reopen, report, scaled};
+use crate::losses::wait_for;
 use fetchwise_log::fs::SyncSite;
 use fetchwise_log::fs::sim::{Fault, Rng, SimFs, Survival};
 use fetchwise_log::fuzzing::PlainBlocks;
@@ -542,7 +543,7 @@ fn compaction_runs_during_a_writer_and_readers() {
     options.blocks = Some(&PlainBlocks);
     options.pack_from = 20;
     let (log, _) = Log::open(tmp.path(), options).unwrap();
-    let stop = AtomicBool::new(false);
+    let (stop, passes) = (AtomicBool::new(false), AtomicU64::new(0));
     let append = |seq: u64| {
         let payload = seq.to_le_bytes().repeat(8);
         log.append(Record { kind: 1, schema: 1, key_hash: seq, time_ms: 0, payload: &payload }).unwrap()
@@ -566,7 +567,6 @@ fn compaction_runs_during_a_writer_and_readers() {
             seq - 1
         });
         let reader = scope.spawn(|| {
-            let mut passes = 0;
             while !stop.load(Ordering::SeqCst) {
                 let mut previous = 0;
                 match Reader::open(tmp.path()).unwrap().with_blocks(&PlainBlocks).for_each(|seq, r| {
@@ -578,9 +578,8 @@ fn compaction_runs_during_a_writer_and_readers() {
                     Err(Error::Replaced { .. }) => continue,
                     Err(e) => panic!("{e}"),
                 }
-                passes += 1;
+                passes.fetch_add(1, Ordering::SeqCst);
             }
-            passes
         });
         for round in 1..=8u64 {
             let maintenance = Maintenance::lock(tmp.path()).unwrap();
@@ -593,11 +592,12 @@ fn compaction_runs_during_a_writer_and_readers() {
             options.blocks = Some(&PlainBlocks);
             let done = maintenance.compact(&options, &mut |seq, _| seq % 10 == 0, &mut |_| {}).unwrap();
             floor = done.floor_seq;
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            let before = passes.load(Ordering::SeqCst);
+            wait_for("a reader reads everything", || passes.load(Ordering::SeqCst) > before);
         }
         stop.store(true, Ordering::SeqCst);
         last = writer.join().unwrap();
-        assert!(reader.join().unwrap() > 0);
+        reader.join().unwrap();
     });
     log.close().unwrap();
     assert!(floor > 0);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common::{dir, report, scaled};
 use crate::losses;
@@ -218,7 +218,7 @@ fn a_directory_has_one_writer_across_threads_and_processes() {
 }
 
 fn wait_for(log: &Log, wanted: fn(&Health) -> bool) {
-    losses::wait_for("the wanted health", Duration::from_secs(20), || wanted(&log.health()));
+    losses::wait_for("the wanted health", || wanted(&log.health()));
 }
 
 #[test]
@@ -237,7 +237,6 @@ fn a_full_disk_degrades_and_the_log_resumes_by_itself() {
         // Appending continues, never blocks, and fails once the queue is full.
         let mut id = 20;
         let mut waiting = Vec::new();
-        let start = Instant::now();
         let refused = loop {
             match log.append(record(&payload(id))) {
                 Ok(ticket) => {
@@ -246,7 +245,7 @@ fn a_full_disk_degrades_and_the_log_resumes_by_itself() {
                 }
                 Err(e) => break e,
             }
-            assert!(start.elapsed() < Duration::from_secs(20));
+            assert!(id < 10_000, "the queue is never full");
         };
         assert!(matches!(refused, AppendError::Degraded(_)), "{refused}");
         assert!(matches!(log.health(), Health::Degraded { storage_full: true, .. }), "{:?}", log.health());
@@ -336,13 +335,11 @@ fn a_blocked_append_returns_when_the_disk_breaks() {
     options.on_full = OnFull::Block;
     let (log, _) = Log::open_with(Arc::new(fs.clone()), &dir(), options).unwrap();
     fs.set_disk(Disk::Failing);
-    let start = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| while log.append(record(b"x")).is_ok() {});
         }
     });
-    assert!(start.elapsed() < Duration::from_secs(10));
     fs.set_disk(Disk::Working);
     wait_for(&log, |state| *state == Health::Good);
     log.append(record(b"y")).unwrap();

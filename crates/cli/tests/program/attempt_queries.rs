@@ -3,7 +3,6 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::time::Duration;
 
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
@@ -180,7 +179,10 @@ fn the_log_of_a_killed_crawler_is_queried() {
                 let mut request = [0; 4096];
                 let read = stream.read(&mut request).unwrap_or(0);
                 let is_slow = String::from_utf8_lossy(&request[..read]).contains("/slow");
-                std::thread::sleep(Duration::from_secs(if is_slow { 60 } else { 0 }));
+                // Until the process ends.
+                while is_slow {
+                    std::thread::park();
+                }
                 let body =
                     format!("<title>t</title><p>{}</p>", "Some words of a page that is long enough. ".repeat(40));
                 let head = format!(

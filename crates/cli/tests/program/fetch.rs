@@ -8,6 +8,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use fetchwise_testsite::origin::{Origin, Site};
+use fetchwise_testsite::poll::until_blocking;
 use fetchwise_testsite::requirements::required;
 
 use crate::support::{PATIENCE, Ran, TestDir, lines, send_signal, wait_for};
@@ -220,10 +221,12 @@ fn ordered_results_wait_for_earlier_ones() {
     let place = TestDir::new();
     let (origin, mut child, results) = one_that_hangs(&place, &["--ordered"]);
     assert_eq!(line_number(&results.recv_timeout(PATIENCE).unwrap()), Some(1));
-    while origin.hits(HOST) < 2 {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert!(results.recv_timeout(Duration::from_millis(300)).is_err(), "the third result waits for the second");
+    let third = format!("{}\"", origin.url(HOST, "/b"));
+    until_blocking("the third result is kept", || {
+        let file = held_results(&place.data()).and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
+        memchr::memmem::find(&file, third.as_bytes()).is_some()
+    });
+    assert!(results.try_recv().is_err(), "the third result waits for the second");
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -710,7 +713,8 @@ fn runs_left(data: &Path) -> usize {
 #[test]
 fn a_stopped_or_killed_run_continues_where_it_stopped() {
     let place = TestDir::new();
-    let origin = Origin::start([(HOST, Site::slow(Duration::from_millis(100)))]).unwrap();
+    // A run takes ten seconds, and is stopped after its first.
+    let origin = Origin::start([(HOST, Site::slow(Duration::from_millis(500)))]).unwrap();
     let urls: String = (0..40).map(|n| origin.url(HOST, &format!("/{n}\n"))).collect();
     let input = place.write("urls.txt", urls);
     let mut seen = Vec::new();
@@ -730,6 +734,7 @@ fn a_stopped_or_killed_run_continues_where_it_stopped() {
     seen.extend(rest.lines().map_while(Result::ok).filter(|line| line.ends_with('}')));
     let _ = child.wait();
 
+    assert!(origin.set_site(HOST, Site::Static));
     let last = place.run(&fetch(&["--input", &input, "--concurrency", "2"]));
     assert_eq!(last.code, 0, "{}", last.stderr);
     assert!(last.stderr.contains("done by an earlier run"), "{}", last.stderr);
@@ -753,14 +758,12 @@ fn a_second_ctrl_c_ends_a_run_at_once() {
     while origin.hits(HOST) == 0 {
         std::thread::sleep(Duration::from_millis(20));
     }
-    let asked = std::time::Instant::now();
     send_signal(&child, "-INT");
     let mut said = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
     assert!(said.contains("Ctrl-C again"), "{said}");
     send_signal(&child, "-INT");
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    assert!(asked.elapsed() < Duration::from_secs(5), "one Ctrl-C would have waited as long");
     assert_eq!(place.run(&["export"]).stdout, "", "what was abandoned teaches nothing");
 }
 

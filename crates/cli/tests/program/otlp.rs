@@ -1,11 +1,12 @@
 //! Traces of a real run, as a collector on loopback receives them.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use fetchwise_testsite::ports::RefusingPort;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -121,8 +122,8 @@ fn a_run_arrives_at_a_collector_as_nested_spans() {
 #[test]
 fn a_missing_collector_changes_no_result() {
     let site = server(|_, _| page("200 OK", "text/html", &format!("<p>{}", "The ferry leaves at noon. ".repeat(40))));
-    // Bound and released, so that nothing listens there.
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let refusing = RefusingPort::on(Ipv4Addr::LOCALHOST).unwrap();
+    let nobody = refusing.address();
     let dir = tempfile::tempdir().unwrap();
     let run = Command::new(env!("CARGO_BIN_EXE_fetchwise"))
         .args(["fetch", "--allow-private-network", "--json", "--data-dir"])

@@ -80,13 +80,6 @@ fn five_successes_give_a_confidence_of_one_half() {
 }
 
 #[test]
-fn an_unseen_hosts_pdf_goes_to_the_plain_fetcher_by_its_prior() {
-    let line = TestDir::new().run(&["select", "--json", "https://unknown-domain.com/document.pdf"]).one();
-    assert_eq!((line["decision"].as_str(), line["fetcher"].as_str()), (Some("learned"), Some("direct_access")));
-    assert_eq!(line["confidence"].as_f64(), Some(0.95));
-}
-
-#[test]
 fn recent_failures_outweigh_old_successes() {
     let place = TestDir::new();
     place.import(attempts("https://e.org/", "playwright", true, 5, now() - 60 * DAY));

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use fetchwise_testsite::poll::found;
+use fetchwise_testsite::ports::on_a_free_port;
 use serde_json::Value;
 
 use crate::support::{PATIENCE, TestDir, lines};
@@ -17,24 +19,35 @@ use crate::support::{PATIENCE, TestDir, lines};
 struct Site {
     port: u16,
     stop: Arc<AtomicBool>,
+    holds: Arc<AtomicBool>,
 }
+
+/// The first page that a site holds back if it is told to.
+const HELD: usize = 60;
 
 impl Site {
     fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let (port, stop) = (listener.local_addr().unwrap().port(), Arc::new(AtomicBool::new(false)));
-        let ended = Arc::clone(&stop);
+        let holds = Arc::new(AtomicBool::new(false));
+        let (ended, holding) = (Arc::clone(&stop), Arc::clone(&holds));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 if ended.load(Ordering::Relaxed) {
                     return;
                 }
                 if let Ok(stream) = stream {
-                    std::thread::spawn(move || drop(answer(stream)));
+                    let holding = Arc::clone(&holding);
+                    std::thread::spawn(move || drop(answer(stream, &holding)));
                 }
             }
         });
-        Self { port, stop }
+        Self { port, stop, holds }
+    }
+
+    /// Sets whether pages from [`HELD`] on get no response for now.
+    fn hold(&self, holds: bool) {
+        self.holds.store(holds, Ordering::Release);
     }
 
     fn url(&self, path: &str) -> String {
@@ -45,6 +58,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.hold(false);
         drop(TcpStream::connect(("127.0.0.1", self.port)));
     }
 }
@@ -63,7 +77,7 @@ fn page(path: &str) -> (&'static str, Vec<u8>) {
     }
 }
 
-fn answer(stream: TcpStream) -> std::io::Result<()> {
+fn answer(stream: TcpStream, holds: &AtomicBool) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let (mut line, mut stream) = (String::new(), stream);
     reader.read_line(&mut line)?;
@@ -72,8 +86,10 @@ fn answer(stream: TcpStream) -> std::io::Result<()> {
         line.clear();
         reader.read_line(&mut line)?;
     }
-    // Slow enough to be killed in the middle.
-    std::thread::sleep(Duration::from_millis(5));
+    let number = path.split(['/', '?']).nth(2).and_then(|number| number.parse::<usize>().ok());
+    while number.is_some_and(|number| number >= HELD) && holds.load(Ordering::Acquire) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     if let Some(rest) = path.strip_prefix("/go/") {
         return write!(
             stream,
@@ -151,6 +167,7 @@ fn an_archive_of_a_killed_crawl_passes_warcio_and_pywb() {
     let (place, site) = (TestDir::new(), Site::start());
     let (paths, text) = input(&site, 80);
     place.write("urls.txt", &text);
+    site.hold(true);
     let mut first = place.spawn(&FETCH);
     let results = lines(first.stdout.take().unwrap());
     for _ in 0..25 {
@@ -159,6 +176,7 @@ fn an_archive_of_a_killed_crawl_passes_warcio_and_pywb() {
     first.kill().unwrap();
     first.wait().unwrap();
     assert!(!place.path("index.cdxj").exists(), "it was killed before it came to that");
+    site.hold(false);
     let rest = place.run(&FETCH);
     assert_eq!(rest.code, 0, "{}", rest.stderr);
     let archive = place.path("crawl.warc.gz");
@@ -184,15 +202,16 @@ fn replays(place: &TestDir, site: &Site, paths: &[String]) {
     }
     std::fs::copy(place.path("crawl.warc.gz"), place.path("web/collections/test/archive/crawl.warc.gz")).unwrap();
     std::fs::copy(place.path("index.cdxj"), place.path("web/collections/test/indexes/index.cdxj")).unwrap();
-    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-    let mut command = Command::new(tool("wayback"));
-    command.args(["-b", "127.0.0.1", "-p", &port.to_string(), "-d"]).arg(place.path("web"));
-    let mut pywb = ChildGuard(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    let until = Instant::now() + PATIENCE;
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(Instant::now() < until && pywb.0.try_wait().unwrap().is_none(), "pywb does not start");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let (_pywb, port) = on_a_free_port(Ipv4Addr::LOCALHOST.into(), |address| {
+        let mut command = Command::new(tool("wayback"));
+        command.args(["-b", "127.0.0.1", "-p", &address.port().to_string(), "-d"]).arg(place.path("web"));
+        let mut pywb = ChildGuard(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let listens = found("pywb listens", || {
+            let has_ended = pywb.0.try_wait().unwrap().is_some();
+            if has_ended { Ok(false) } else { TcpStream::connect(address).map(|_| true) }
+        });
+        listens.then(|| (pywb, address.port()))
+    });
     for path in paths {
         let (head, body) = get(port, &format!("/test/2030id_/{}", site.url(path)));
         match path.strip_prefix("/go/") {

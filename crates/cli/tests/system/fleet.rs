@@ -2,13 +2,15 @@
 //! to join.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use fetchwise_testsite::poll::{found, found_within};
+use fetchwise_testsite::ports::RefusingPort;
 use serde_json::Value;
 
-use crate::brokers::{ReservedPort, Servers};
+use crate::brokers::Servers;
 
 /// A site with one page at every path. Its thread ends with the process.
 fn site() -> String {
@@ -138,18 +140,14 @@ fn attempts_of_one_node_are_known_to_another() {
     // Forgotten on one node, forgotten on the other.
     assert_eq!(code(&run(&a, &url, &["forget", "--domain", "127.0.0.1"])), 0);
     run(&b, &url, &["fleet", "status", "--wait", "30s"]);
-    let mut left = f64::MAX;
-    for _ in 0..20 {
+    found("the other node forgets the domain", || {
         json(&run(&b, &url, &["fleet", "status", "--wait", "2s"]));
         let explained = json(&run(&b, &url, &["explain", &page, "--no-browser"]));
         let steps = explained["steps"].as_array().unwrap();
-        left = steps.iter().filter(|step| step["type"] == "domain").filter_map(|step| step["total"].as_f64()).sum();
-        if left == 0.0 {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(500));
-    }
-    assert_eq!(left, 0.0, "the other node still knows the domain");
+        let of_domain = steps.iter().filter(|step| step["type"] == "domain");
+        let left: f64 = of_domain.filter_map(|step| step["total"].as_f64()).sum();
+        if left == 0.0 { Ok(()) } else { Err(left) }
+    });
     let owner = json(&run(&b, &url, &["fleet", "owner", &page]));
     assert!(owner["owner"].is_string(), "{owner}");
     assert_eq!(code(&run(&a, &url, &["fleet", "leave"])), 0);
@@ -177,8 +175,8 @@ fn a_node_that_may_not_join_fails() {
     assert!(said(&other).contains("half-life"), "{}", said(&other));
     drop(serving);
     // Without a broker a crawl continues, unless the broker is required.
-    let reserved = ReservedPort::new();
-    let nobody = format!("nats://{}", reserved.address());
+    let refusing = RefusingPort::on(Ipv4Addr::LOCALHOST).unwrap();
+    let nobody = format!("nats://{}", refusing.address());
     let alone = run(&place.dir("alone"), &nobody, &fetch(&page, &[]));
     assert_eq!(json(&alone)["success"], true);
     assert!(said(&alone).contains("continues alone"), "{}", said(&alone));
@@ -272,8 +270,8 @@ fn imported_attempts_are_known_to_other_nodes() {
     let again = json(&run(&a, &url, &["import", first.to_str().unwrap()]));
     assert_eq!((&again["imported"], &again["duplicates"]), (&0.into(), &50.into()), "{again}");
     // Without a broker it is imported, and published later.
-    let reserved = ReservedPort::new();
-    let nobody = format!("nats://{}", reserved.address());
+    let refusing = RefusingPort::on(Ipv4Addr::LOCALHOST).unwrap();
+    let nobody = format!("nats://{}", refusing.address());
     let second = attempts(&place, "second", &[("later.example", 7, 0)]);
     let alone = run(&a, &nobody, &["import", second.to_str().unwrap()]);
     assert_eq!((&json(&alone)["imported"], &json(&alone)["fleet_notified"]), (&7.into(), &false.into()));
@@ -403,17 +401,13 @@ fn a_lying_node_is_an_outlier_and_sites_are_divided_among_the_present() {
     let serving = dirs.each_ref().map(|dir| Serving::start(dir, &url));
     // All nodes start before anything is recorded, so that attempts come one by one and not in a snapshot.
     let status = |dir: &Path| json(&run(dir, &url, &["fleet", "status", "--outliers", "--wait", "30s"]));
-    let begun = std::time::Instant::now();
     let once = |is: &dyn Fn(&Value) -> bool| {
         dirs.each_ref().map(|dir| {
-            loop {
+            // Each look waits for up to half a minute.
+            found_within(std::time::Duration::from_secs(300), "the state of the fleet", || {
                 let status = status(dir);
-                if is(&status) {
-                    return status;
-                }
-                assert!(begun.elapsed() < std::time::Duration::from_secs(180), "{status}");
-                std::thread::sleep(std::time::Duration::from_millis(200));
-            }
+                if is(&status) { Ok(status) } else { Err(status) }
+            })
         })
     };
     once(&|status| status["syncing"] == false && status["peers"].as_array().unwrap().len() == 2);
@@ -474,16 +468,12 @@ fn a_crawl_counts_what_it_publishes() {
     let mut input = crawl.stdin.take().unwrap();
     writeln!(input, "{site}/page.html").unwrap();
     // The input stays open, and so does the crawl.
-    let begun = std::time::Instant::now();
-    let page = loop {
+    let page = found("an attempt is published", || {
         let page = figures(&address);
         let published = page.lines().find_map(|line| line.strip_prefix("fetchwise_fleet_published_attempts_total "));
-        if published.is_some_and(|facts| facts.parse::<f64>().unwrap() >= 1.0) {
-            break page;
-        }
-        assert!(begun.elapsed() < std::time::Duration::from_secs(120), "{page}");
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    };
+        let is_published = published.is_some_and(|facts| facts.parse::<f64>().unwrap() >= 1.0);
+        if is_published { Ok(page) } else { Err(page) }
+    });
     for name in
         ["broker_up 1", "epoch 1", "delay_seconds_bucket", "trials_total{result=\"made\"} 0", "published_bytes_total "]
     {

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use fetchwise_testsite::poll::found_within;
 use serde_json::Value;
 
 use crate::brokers::Servers;
@@ -173,11 +174,7 @@ fn last(output: &Output) -> Value {
 }
 
 fn wait_for(what: &str, mut is_met: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_met() {
-        assert!(begun.elapsed() < Duration::from_secs(3_000), "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    found_within(Duration::from_secs(3_000), what, || if is_met() { Ok(()) } else { Err("not yet") });
 }
 
 /// Returns the results of a node by URL: for each, whether it is marked. A killed node may leave half a line.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -15,7 +15,8 @@ use fetchwise::journal::maintenance::CompactOptions;
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_testsite::origin::{Origin, Site};
-use fetchwise_testsite::poll::until_blocking;
+use fetchwise_testsite::poll::{found, until_blocking};
+use fetchwise_testsite::ports::on_a_free_port;
 use serde_json::{Value, json};
 use url::Url;
 use url::form_urlencoded::Serializer;
@@ -162,20 +163,25 @@ fn prometheus(dir: &Path, target: &str) -> (Running, String) {
         assert!(file != "prometheus.yml" || text.contains(target) && text.contains("interval: 1s"), "{text}");
         fs::write(dir.join(file), text).unwrap();
     }
-    // Bound and released: a free port.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let child = Command::new("prometheus")
-        .arg(format!("--web.listen-address={address}"))
-        .arg(format!("--config.file={}", dir.join("prometheus.yml").display()))
-        .arg(format!("--storage.tsdb.path={}", dir.join("tsdb").display()))
-        .args(["--enable-feature=native-histograms", "--log.level=warn"])
-        .spawn()
-        .expect("there is no prometheus: .ci/prometheus installs it");
-    let running = Running(child);
-    until_blocking("Prometheus", || {
-        TcpStream::connect(&address).is_ok() && ask(&address, "GET", "/-/ready", "", "").0 == 200
-    });
-    (running, address)
+    on_a_free_port(Ipv4Addr::LOCALHOST.into(), |address| {
+        let address = address.to_string();
+        let child = Command::new("prometheus")
+            .arg(format!("--web.listen-address={address}"))
+            .arg(format!("--config.file={}", dir.join("prometheus.yml").display()))
+            .arg(format!("--storage.tsdb.path={}", dir.join("tsdb").display()))
+            .args(["--enable-feature=native-histograms", "--log.level=warn"])
+            .spawn()
+            .expect("there is no prometheus: .ci/prometheus installs it");
+        let mut running = Running(child);
+        let is_ready = found("Prometheus is ready", || {
+            if running.0.try_wait().unwrap().is_some() {
+                return Ok(false);
+            }
+            let listens = TcpStream::connect(&address).is_ok();
+            if listens && ask(&address, "GET", "/-/ready", "", "").0 == 200 { Ok(true) } else { Err("not ready") }
+        });
+        is_ready.then_some((running, address))
+    })
 }
 
 /// One round of everything that a crawler does over HTTP.

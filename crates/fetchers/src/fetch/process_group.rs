@@ -286,6 +286,8 @@ pub(super) async fn read_line(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use fetchwise_testsite::poll::until;
+
     use super::*;
 
     #[tokio::test]
@@ -343,24 +345,13 @@ mod tests {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "sleep 300 & echo $! > \"$1\"; wait", "sh"]).arg(&file);
         let group = ChildGroup::spawn(command, None).unwrap();
-        let mut pid = String::new();
-        for _ in 0..200 {
-            pid = std::fs::read_to_string(&file).unwrap_or_default();
-            if pid.ends_with('\n') {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let read_pid = || std::fs::read_to_string(&file).unwrap_or_default();
+        until("the grandchild starts", || read_pid().ends_with('\n')).await;
+        let pid = read_pid();
         let stat = Path::new("/proc").join(pid.trim()).join("stat");
         let alive = || std::fs::read_to_string(&stat).is_ok_and(|s| !s.contains(") Z "));
         assert!(alive(), "the grandchild {pid} did not start");
         drop(group);
-        for _ in 0..200 {
-            if !alive() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("the grandchild {pid} still runs");
+        until("the grandchild ends", || !alive()).await;
     }
 }

@@ -125,7 +125,7 @@ fn signing(signer: &Arc<Signer>, scope: SignatureScope) -> BrowserOptions {
 
 async fn get(browser: &BrowserFetcher, url: &Url) -> Response {
     let limits = Limits { deadline: Duration::from_secs(60), ..Limits::default() };
-    let fetched = tokio::time::timeout(Duration::from_secs(70), browser.fetch(Request::new(url, &limits))).await;
+    let fetched = tokio::time::timeout(Duration::from_secs(180), browser.fetch(Request::new(url, &limits))).await;
     fetched.expect("the fetch hangs").unwrap_or_else(|error| panic!("{url}: {error}"))
 }
 

@@ -63,7 +63,7 @@ fn fetcher(archives: Vec<Archive>, wanted: Option<&str>) -> ArchiveFetcher {
 }
 
 async fn get(fetcher: &ArchiveFetcher, url: &str) -> Result<Response, FetchError> {
-    let limits = Limits { deadline: Duration::from_secs(20), ..Limits::default() };
+    let limits = Limits { deadline: Duration::from_secs(600), ..Limits::default() };
     fetcher.fetch(Request::new(&url.parse().unwrap(), &limits)).await
 }
 

@@ -14,6 +14,7 @@ use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch::address_guard::{AddressGuard, parse_network};
 use fetchwise::fetch::dial::{Dialer, LookupFuture, Resolve};
 use fetchwise::fetch::proxy::FilteringProxy;
+use fetchwise_testsite::ports::RefusingPort;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -22,7 +23,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 async fn bounded<T>(test: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), test).await.expect("the test hangs")
+    tokio::time::timeout(Duration::from_secs(600), test).await.expect("the test hangs")
 }
 
 /// Starts a listener that counts its connections and passes them to `serve`.
@@ -288,9 +289,8 @@ async fn numbers_that_the_systems_resolver_takes_for_addresses_are_refused_too()
 #[tokio::test]
 async fn other_failures_have_their_own_kinds_and_end_with_a_success() {
     bounded(async {
-        let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = gone.local_addr().unwrap().port();
-        drop(gone);
+        let gone = RefusingPort::on(Ipv4Addr::LOCALHOST).unwrap();
+        let port = gone.address().port();
         let proxy = proxy_with(opened(&["127.0.0.1"]), &[("there.example", "127.0.0.1")]).await;
         for (host, kind) in [("there.example", ErrorKind::NetworkError), ("gone.example", ErrorKind::DnsError)] {
             let response = get(&proxy, &format!("http://{host}:{port}/")).await;
@@ -304,14 +304,13 @@ async fn other_failures_have_their_own_kinds_and_end_with_a_success() {
             assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
             assert!(!proxy.refused(host, port));
         }
-        let back = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+        let _back = gone.listen().unwrap();
         let (_, head) = connect(&proxy, &format!("There.Example:{port}")).await;
         // The name is looked up as written; `Names` has it in lower case only.
         assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
         let (_, head) = connect(&proxy, &format!("there.example:{port}")).await;
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
         assert_eq!(proxy.failure("there.example", port), None);
-        drop(back);
     })
     .await;
 }

@@ -35,10 +35,10 @@ fn solve(request: &ServiceRequest) -> Reply {
         }
         "nowhere" => failed("Error: net::ERR_NAME_NOT_RESOLVED at http://x/"),
         "nonsense" => Reply::status(200).body("text/html", "<h1>hello</h1>"),
-        "silent" => {
-            std::thread::sleep(Duration::from_secs(3));
-            Reply::status(0)
-        }
+        // Until the process ends.
+        "silent" => loop {
+            std::thread::park();
+        },
         _ => Reply::status(503),
     }
 }

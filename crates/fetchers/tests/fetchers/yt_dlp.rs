@@ -62,10 +62,10 @@ fn site(request: &ServiceRequest) -> Reply {
         ),
         "/forbidden" => Reply::status(403),
         "/busy" => Reply::status(429),
-        "/stuck" => {
-            std::thread::sleep(Duration::from_secs(8));
-            Reply::status(200)
-        }
+        // Until the process ends.
+        "/stuck" => loop {
+            std::thread::park();
+        },
         _ => Reply::status(404),
     }
 }

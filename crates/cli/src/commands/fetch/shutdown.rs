@@ -94,3 +94,20 @@ impl Shutdown {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_request_leaves_time_and_the_second_one_none() {
+        let (asked, stop) = watch::channel(0);
+        let mut shutdown = Shutdown::new(stop);
+        assert!(!shutdown.is_stopping());
+        asked.send_replace(1);
+        assert!(matches!(shutdown.request().await, Some(ShutdownRequest::Finish)));
+        assert!(shutdown.is_stopping());
+        asked.send_replace(2);
+        assert!(matches!(shutdown.request().await, Some(ShutdownRequest::Abandon)));
+    }
+}

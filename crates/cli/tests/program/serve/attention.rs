@@ -1,13 +1,9 @@
 //! The attention list of `GET /v1/dashboard`: slow hosts, and records that the log has lost.
 
-use std::time::{Duration, Instant};
-
+use fetchwise_testsite::poll::found;
 use serde_json::{Value, json};
 
 use super::server::{Server, attempt, lines};
-
-/// A time limit that no step reaches on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 fn attention(server: &Server) -> Value {
     server.get("/v1/dashboard").of(200)["attention"].clone()
@@ -47,15 +43,11 @@ fn lost_records_come_first_and_stay_listed_when_the_log_works_again() {
     let paused = attention(&server);
     assert_eq!((&paused["total"], &paused["items"][0]["kind"]), (&json!(1), &json!("paused")), "{paused}");
     std::fs::remove_dir_all(server.dir.path().join("data")).unwrap();
-    let begun = Instant::now();
-    let found = loop {
+    let found = found("the log works again", || {
         let found = attention(&server);
-        if found["items"][0]["kind"] == "log" && found["items"][0]["state"] == "good" {
-            break found;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{found}");
-        std::thread::sleep(Duration::from_millis(50));
-    };
+        let is_good = found["items"][0]["kind"] == "log" && found["items"][0]["state"] == "good";
+        if is_good { Ok(found) } else { Err(found) }
+    });
     assert_eq!((&found["total"], &found["items"][1]["kind"]), (&json!(2), &json!("paused")), "{found}");
     let lost = found["items"][0]["lost"].as_u64().unwrap();
     assert!(lost >= 13, "{found}");

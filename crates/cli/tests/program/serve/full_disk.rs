@@ -4,8 +4,8 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::time::{Duration, Instant};
 
+use fetchwise_testsite::poll::until_blocking;
 use fetchwise_testsite::requirements::{NO_MOUNT, skip};
 use serde_json::{Value, json};
 
@@ -61,11 +61,7 @@ fn a_full_disk_is_reported_and_nothing_lost_is_acknowledged() {
     assert_eq!(chosen[0]["fetcher"], "direct_access");
 
     fs::remove_file(&filler).unwrap();
-    let begun = Instant::now();
-    while server.get("/readyz").status != 200 {
-        assert!(begun.elapsed() < Duration::from_secs(120), "never ready again: {}", server.get("/readyz").body);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until_blocking("the server is ready again", || server.get("/readyz").status == 200);
     // A client sends rejected attempts again, and they count once.
     assert_eq!(server.ask("POST", "/v1/attempts", &batch(acknowledged)).of(200)["accepted"], 100);
     let expected = usize::try_from((acknowledged + 1) * 100).unwrap();

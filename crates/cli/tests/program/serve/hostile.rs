@@ -2,8 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use fetchwise_testsite::poll::until_blocking;
 use serde_json::json;
 
 use super::server::{Server, attempt, lines, read};
@@ -94,11 +95,9 @@ fn connections_have_a_bound_whatever_their_clients_do() {
     // Those that are being refused keep their descriptor until their client has read why.
     assert!(peak <= before + 20 + 16 + 4, "{before}, then {peak}");
     // A client that sends nothing for a second has to make room, although its request has begun.
-    let begun = Instant::now();
-    while !server.try_ask("GET", "/healthz", b"").is_ok_and(|answer| answer.status == 200) {
-        assert!(begun.elapsed() < Duration::from_secs(25), "stalled requests keep all connections");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until_blocking("stalled requests make room", || {
+        server.try_ask("GET", "/healthz", b"").is_ok_and(|answer| answer.status == 200)
+    });
     assert!(descriptors(&server) <= before + 20 + 16 + 4);
     drop(stalled);
 }
@@ -188,11 +187,7 @@ fn slow_heads_and_idle_connections_delay_no_other_client() {
             Err(error) => matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
         }
     };
-    // Well before the time limit for heads.
-    let begun = Instant::now();
-    while slow.iter_mut().take(100).any(is_open) {
-        assert!(begun.elapsed() < Duration::from_secs(20), "they are still there");
-    }
+    until_blocking("they are closed", || !slow.iter_mut().take(100).any(is_open));
 }
 
 #[test]
@@ -250,16 +245,10 @@ fn endless_visits_use_limited_memory_and_time_out() {
     assert!(each < 8.0, "{each} kB");
     is_well(&server);
     // All of them were abandoned: there is room again.
-    let begun = Instant::now();
-    loop {
+    until_blocking("there is room for a visit", || {
         let answer = server.post("/v1/visits", &json!({ "url": "https://fine.example/" }));
-        if answer.status == 201 {
-            break;
-        }
-        assert_eq!(answer.of(503)["error_type"], "too_many_visits");
-        assert!(begun.elapsed() < Duration::from_secs(120));
-        std::thread::sleep(Duration::from_millis(200));
-    }
+        answer.status == 201 || answer.of(503)["error_type"] != "too_many_visits"
+    });
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! The server while it loads: health checks, and its end by a signal.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use fetchwise_testsite::poll::{found, until_blocking};
+use fetchwise_testsite::ports::on_a_free_port;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -12,24 +14,26 @@ use super::server::Server;
 
 /// Starts a server that loads until somebody writes to the pipe, which is its file of rules.
 fn loading() -> (Server, PathBuf) {
-    let dir = TempDir::new().unwrap();
-    let pipe = dir.path().join("rules.toml");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let server = Server::spawn(dir, free_address(), &["--rules", pipe.to_str().unwrap()]);
-    wait(&server, "/healthz", 200);
-    (server, pipe)
-}
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    // It announces its address once it has loaded.
+    on_a_free_port(Ipv4Addr::LOCALHOST.into(), |address| {
+        let dir = TempDir::new().unwrap();
+        let pipe = dir.path().join("rules.toml");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut server = Server::spawn_at(dir, address, &["--rules", pipe.to_str().unwrap()]);
+        let listens = found("the server listens", || {
+            let has_ended = server.child.try_wait().unwrap().is_some();
+            if has_ended {
+                Ok(false)
+            } else {
+                server.try_ask("GET", "/healthz", b"").map(|answer| answer.status == 200)
+            }
+        });
+        listens.then_some((server, pipe))
+    })
 }
 
 fn wait(server: &Server, path: &str, status: u16) {
-    let begun = Instant::now();
-    while !server.try_ask("GET", path, b"").is_ok_and(|answer| answer.status == status) {
-        assert!(begun.elapsed() < Duration::from_secs(100), "{}", server.stderr());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until_blocking(path, || server.try_ask("GET", path, b"").is_ok_and(|answer| answer.status == status));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use fetchwise_testsite::poll::until_blocking;
 use serde_json::{Value, json};
 
 use super::server::Server;
@@ -49,8 +50,19 @@ fn round(server: &Server, page: usize) -> Vec<Value> {
     begun.iter().map(|of| of["step"]["decision"].clone()).collect()
 }
 
-fn out_of_service(server: &Server) -> bool {
-    server.stderr().contains("FELL BACK TO THE ROUTER TABLE")
+/// Returns how often learning has been taken out of service.
+fn falls(server: &Server) -> usize {
+    server.stderr().matches("FELL BACK TO THE ROUTER TABLE").count()
+}
+
+/// Fetches pages until `holds` returns true. Returns the number of the last page.
+fn fetch_until(server: &Server, what: &str, mut page: usize, holds: impl Fn() -> bool) -> usize {
+    until_blocking(what, || {
+        page += 1;
+        round(server, page);
+        holds()
+    });
+    page
 }
 
 #[test]
@@ -58,14 +70,7 @@ fn a_worse_arm_falls_back_over_http_until_it_is_resumed() {
     let server = start(place());
     let by_table = |server: &Server, page| round(server, page).iter().all(|of| of["decision"] == "hard_coded");
     assert!(!by_table(&server, 0), "learning serves half of the hosts");
-    let mut page = 1;
-    while !out_of_service(&server) {
-        assert!(page < 200, "it never falls back: {}", server.get("/v1/rollout").body);
-        round(&server, page);
-        page += 1;
-        // The guard checks about once per second.
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+    let page = fetch_until(&server, "learning is taken out of service", 0, || falls(&server) == 1) + 1;
     assert!(by_table(&server, page), "the table serves everything from then on");
     let mode = server.get("/v1/mode").of(200);
     assert!(mode.to_string().contains("learning"), "{mode}");
@@ -86,22 +91,20 @@ fn a_worse_arm_falls_back_over_http_until_it_is_resumed() {
 #[test]
 fn the_api_resumes_learning() {
     let server = start(place());
-    for page in 0.. {
-        if out_of_service(&server) {
-            break;
-        }
-        assert!(page < 200);
-        round(&server, page);
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
-    let resumed = server.post("/v1/mode", &json!({ "mode": "split", "split_share": 0.5, "resume": true })).of(200);
-    assert_eq!(resumed["mode"], "split", "{resumed}");
-    assert!(resumed["fallen_back"].is_null(), "{resumed}");
-    let is_back = |page| round(&server, page).iter().any(|of| of["decision"] != "hard_coded");
-    assert!(is_back(1000));
-    // The guard, which had taken it out of service, has checked again since, and so has a restart.
-    std::thread::sleep(std::time::Duration::from_millis(2500));
-    assert!(is_back(1001), "{}", server.stderr());
+    let resume = || {
+        let resumed = server.post("/v1/mode", &json!({ "mode": "split", "split_share": 0.5, "resume": true })).of(200);
+        assert_eq!(resumed["mode"], "split", "{resumed}");
+        assert!(resumed["fallen_back"].is_null(), "{resumed}");
+    };
+    let page = fetch_until(&server, "learning is taken out of service", 0, || falls(&server) == 1);
+    resume();
+    assert!(round(&server, page + 1).iter().any(|of| of["decision"] != "hard_coded"));
+    // The guard looks at the new stage, which it would not do if it had taken learning out of service for the old
+    // reason. It may find that learning is worse again.
+    let look = || server.get("/v1/rollout").of(200)["last_look"].clone();
+    fetch_until(&server, "the guard looks at the new stage", page + 1, || look().is_object());
+    assert_eq!(falls(&server), if look()["is_worse"] == true { 2 } else { 1 });
+    resume();
     let (dir, ..) = server.end("-TERM");
     let server = start(dir);
     assert!(!server.stderr().contains("out of service"), "{}", server.stderr());

@@ -4,20 +4,23 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use fetchwise_testsite::poll::{found, until_blocking};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::send_signal;
 
-/// A time limit that no step reaches on a busy machine.
+/// A time limit that no response reaches on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server, which is killed on drop.
 pub(crate) struct Server {
     pub(crate) dir: TempDir,
     pub(crate) address: SocketAddr,
+    /// The address of the public listener, if there is one.
+    pub(crate) public: Option<SocketAddr>,
     pub(crate) child: Child,
     token: Option<String>,
     stderr: PathBuf,
@@ -66,13 +69,13 @@ impl Server {
     }
 
     /// Starts the program without waiting until it listens.
-    pub(crate) fn spawn(dir: TempDir, address: SocketAddr, args: &[&str]) -> Self {
+    pub(crate) fn spawn_at(dir: TempDir, address: SocketAddr, args: &[&str]) -> Self {
         let stderr = dir.path().join("stderr");
         let mut command = program(&dir);
         command.args(["serve", "--json", "--listen", &address.to_string()]).args(args);
         command.stdout(Stdio::null()).stderr(std::fs::File::create(&stderr).unwrap());
         let child = command.spawn().unwrap();
-        Self { dir, address, child, token: None, stderr }
+        Self { dir, address, public: None, child, token: None, stderr }
     }
 
     pub(crate) fn start_in(dir: TempDir, args: &[&str], variables: &[(&str, &str)]) -> Self {
@@ -87,12 +90,9 @@ impl Server {
             .unwrap_or_else(|_| panic!("{line:?} {}", std::fs::read_to_string(&stderr).unwrap_or_default()));
         let address = said["listening"].as_str().unwrap().parse().unwrap();
         let token = variables.iter().find(|(name, _)| *name == "FETCHWISE_TOKEN").map(|(_, token)| token.to_string());
-        let server = Self { dir, address, child, token, stderr };
-        let begun = Instant::now();
-        while server.get("/readyz").status != 200 {
-            assert!(begun.elapsed() < PATIENCE, "never ready: {}", server.stderr());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let public = said["public"].as_str().map(|address| address.parse().unwrap());
+        let server = Self { dir, address, public, child, token, stderr };
+        until_blocking("the server is ready", || server.get("/readyz").status == 200);
         server
     }
 
@@ -103,15 +103,10 @@ impl Server {
     /// Waits for `words` in its output after the first `from` bytes. Returns all output.
     #[track_caller]
     pub(crate) fn wait_for(&self, words: &str, from: usize) -> String {
-        let begun = Instant::now();
-        loop {
+        found(words, || {
             let said = self.stderr();
-            if said.get(from..).is_some_and(|later| later.contains(words)) {
-                return said;
-            }
-            assert!(begun.elapsed() < PATIENCE, "no {words:?} in {said}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+            if said.get(from..).is_some_and(|later| later.contains(words)) { Ok(said) } else { Err(said) }
+        })
     }
 
     /// Sends SIGHUP and waits for `words`.

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use fetchwise_testsite::poll::until_blocking;
 use serde_json::{Value, json};
 
 use self::chrome::Chrome;
@@ -131,11 +132,7 @@ fn figures_agree_with_stats_over_the_log_also_after_a_kill() {
     agrees(&server, &data);
     let (status, answer) = server.ask("POST", "/v1/forget", Some(r#"{"domain": "bank.example"}"#));
     assert_eq!(status, 200, "{answer}");
-    let begun = std::time::Instant::now();
-    while server.get("/v1/dashboard")["complete"] != json!(true) {
-        assert!(begun.elapsed() < chrome::PATIENCE);
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    until_blocking("the figures are complete", || server.get("/v1/dashboard")["complete"] == json!(true));
     agrees(&server, &data);
 }
 
@@ -613,9 +610,7 @@ fn a_keyboard_is_enough_to_explain_a_url_and_to_unpause_a_host() {
     assert_eq!(chrome.eval(unpause), json!(true));
     // The next response redraws the table, and the focus stays.
     let before = chrome.seen("Network.loadingFinished").len();
-    while chrome.seen("Network.loadingFinished").len() < before + 3 {
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+    until_blocking("the next response", || chrome.seen("Network.loadingFinished").len() >= before + 3);
     assert_eq!(chrome.eval(unpause), json!(true));
     chrome.key("Enter");
     chrome.until("document.querySelector('#unpause-dialog').open");

@@ -1,11 +1,11 @@
 //! Limiters of nginx.
 
 use std::fmt::Write as _;
-use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
+use fetchwise_testsite::poll::found;
+use fetchwise_testsite::ports::on_a_free_port;
 use tempfile::TempDir;
 
 use super::crawl::{Crawl, pages};
@@ -27,8 +27,12 @@ struct Line {
 impl Nginx {
     /// Starts one on `host`, with `limits` for the site and `zones` for all.
     fn start(host: &str, zones: &str, limits: &str) -> Self {
+        on_a_free_port(host.parse().unwrap(), |address| Self::start_at(host, address.port(), zones, limits))
+    }
+
+    /// Starts one on this port; `None` if another process has taken it.
+    fn start_at(host: &str, port: u16, zones: &str, limits: &str) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().port();
         let here = dir.path().display().to_string();
         let mut page = "<!doctype html><title>Ferries</title><h1>Ferries</h1>".to_owned();
         for n in 0..40 {
@@ -49,14 +53,16 @@ impl Nginx {
         );
         std::fs::write(dir.path().join("nginx.conf"), config).unwrap();
         // From here on, drop ends it.
-        let nginx = Self { process: run(&here), dir, port };
-        for _ in 0..500 {
-            if TcpStream::connect((host, port)).is_ok() {
-                return nginx;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("nginx does not listen: {:?}", std::fs::read_to_string(nginx.dir.path().join("error.log")));
+        let mut nginx = Self { process: run(&here), dir, port };
+        let (file, errors) = (nginx.dir.path().join("pid"), nginx.dir.path().join("error.log"));
+        let listens = found("nginx listens", || {
+            let has_ended = nginx.process.try_wait().unwrap().is_some();
+            // It writes its process id once it listens.
+            if file.exists() || has_ended { Ok(!has_ended) } else { Err("no process id") }
+        });
+        let errors = std::fs::read_to_string(errors).unwrap_or_default();
+        assert!(listens || errors.contains("Address already in use"), "nginx does not listen: {errors}");
+        listens.then_some(nginx)
     }
 
     fn log(&self) -> Vec<Line> {

@@ -1,15 +1,16 @@
 //! The address guard, proved by listeners without a connection.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch::Limits;
 use fetchwise::fetch::address_guard::AddressGuard;
 use fetchwise::fetch::dial::{LookupFuture, Resolve};
 use fetchwise::fetch::http::HttpFetcher;
-use tokio::net::{TcpSocket, TcpStream};
+use fetchwise_testsite::ports::RefusingPort;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::harness::*;
 
@@ -44,10 +45,8 @@ async fn loopback_is_not_dialled_unless_it_is_allowed() {
             "10.0.0.1",
         ] {
             let url = format!("http://{host}:{port}/").parse().unwrap();
-            let start = Instant::now();
             let error = get_with(&shut, &url, &limits()).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::RefusedAddress, "{host}: {error}");
-            assert!(start.elapsed() < Duration::from_secs(2), "{host}");
         }
         let system = HttpFetcher::new(AddressGuard::default()).unwrap();
         let url = format!("http://localhost:{port}/").parse().unwrap();
@@ -81,10 +80,8 @@ async fn each_hop_of_a_redirect_is_checked() {
             "http://[::ffff:10.0.0.1]/",
             "https://192.168.0.1/",
         ] {
-            let start = Instant::now();
             let error = get_with(&fetcher, &server.url(&format!("/?{to}")), &limits()).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::RefusedAddress, "{to}: {error}");
-            assert!(start.elapsed() < Duration::from_secs(2), "{to}");
         }
         assert_eq!(forbidden.connections(), 0);
         assert_eq!(server.connections(), 1);
@@ -95,9 +92,14 @@ async fn each_hop_of_a_redirect_is_checked() {
 #[tokio::test]
 async fn only_checked_addresses_are_dialled() {
     bounded(async {
-        let forbidden = Server::silent([127, 0, 0, 2]).await;
-        let port = forbidden.addr.port();
         // Nothing listens on this port of 127.0.0.1, so every allowed address is tried.
+        let (forbidden, _refusing) = loop {
+            let server = Server::silent([127, 0, 0, 2]).await;
+            if let Ok(refusing) = RefusingPort::at((Ipv4Addr::LOCALHOST, server.addr.port())) {
+                break (server, refusing);
+            }
+        };
+        let port = forbidden.addr.port();
         let names = Names::of(&[
             ("mixed.example", &[&["127.0.0.2", "127.0.0.1", "10.0.0.1"]]),
             ("rebound.example", &[&["127.0.0.1"], &["127.0.0.2"]]),
@@ -122,7 +124,13 @@ async fn only_checked_addresses_are_dialled() {
 #[tokio::test]
 async fn the_next_address_is_tried_when_one_fails() {
     bounded(async {
-        let server = Server::http(|request| response(200, request.headers()["host"].as_bytes().to_vec())).await;
+        let (server, _refusing) = loop {
+            let server = Server::http(|request| response(200, request.headers()["host"].as_bytes().to_vec())).await;
+            let refusing = [3, 4].map(|n| RefusingPort::at((Ipv4Addr::new(127, 0, 0, n), server.addr.port())));
+            if refusing.iter().all(Result::is_ok) {
+                break (server, refusing);
+            }
+        };
         let port = server.addr.port();
         let names = Names::of(&[("many.example", &[&["127.0.0.3", "127.0.0.4", "127.0.0.1", "127.0.0.1"]])]);
         let fetcher = HttpFetcher::builder().guard(opened(&["127.0.0.0/8"])).resolver(names).build().unwrap();
@@ -136,12 +144,19 @@ async fn the_next_address_is_tried_when_one_fails() {
 #[tokio::test]
 async fn the_next_address_is_tried_when_one_does_not_respond() {
     bounded(async {
-        let server = Server::http(|_| response(200, "second")).await;
-        let port = server.addr.port();
         // A listener with a full queue drops further connections: they hang.
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind(SocketAddr::from(([127, 0, 0, 2], port))).unwrap();
-        let full = socket.listen(1).unwrap();
+        let listen = |port| -> std::io::Result<TcpListener> {
+            let socket = TcpSocket::new_v4()?;
+            socket.bind(SocketAddr::from(([127, 0, 0, 2], port)))?;
+            socket.listen(1)
+        };
+        let (server, full) = loop {
+            let server = Server::http(|_| response(200, "second")).await;
+            if let Ok(full) = listen(server.addr.port()) {
+                break (server, full);
+            }
+        };
+        let port = server.addr.port();
         let mut queued = Vec::new();
         let connect =
             || tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(full.local_addr().unwrap()));
@@ -154,7 +169,7 @@ async fn the_next_address_is_tried_when_one_does_not_respond() {
         let url = format!("http://slow.example:{port}/").parse().unwrap();
         let response = get_with(&fetcher, &url, &limits()).await.unwrap();
         assert_eq!(body(&response), b"second");
-        assert!(response.duration >= Duration::from_millis(250) && response.duration < Duration::from_secs(2));
+        assert!(response.duration >= Duration::from_millis(250));
     })
     .await;
 }

@@ -1,10 +1,10 @@
 //! Responses that break off or are not HTTP, and URLs that cannot be requested.
 
-use std::time::Duration;
+use std::net::Ipv4Addr;
 
 use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise_testsite::ports::RefusingPort;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpListener;
 use url::Url;
 
 use super::harness::*;
@@ -26,7 +26,7 @@ async fn a_truncated_body_is_returned_as_far_as_it_arrived() {
         let resets = Server::raw(|mut stream| async move {
             read_head(&mut stream).await;
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf").await.unwrap();
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            // The reset comes after the bytes, which the client's kernel keeps.
             stream.set_zero_linger().unwrap();
         })
         .await;
@@ -55,7 +55,8 @@ async fn a_response_that_is_not_http_is_a_network_error() {
             let server = Server::canned(wire).await;
             assert_eq!(error_kind(&server.url("/")).await, ErrorKind::NetworkError, "{}", wire.escape_ascii());
         }
-        let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let refusing = RefusingPort::on(Ipv4Addr::LOCALHOST).unwrap();
+        let gone = refusing.address();
         let error = get(&format!("http://{gone}/").parse().unwrap()).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::NetworkError);
         assert!(error.message.contains(&gone.to_string()), "{error}");
