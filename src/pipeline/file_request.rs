@@ -14,6 +14,7 @@ use url::Url;
 
 use super::gate::{Entrant, Gate, requests};
 use super::link_slot::LinkSlot;
+use super::local_delay::LocalDelay;
 use super::{CrawlDelayCut, GRACE, Pipeline, Report};
 use crate::backoff::retry_after;
 use crate::selector::Selector;
@@ -106,11 +107,13 @@ impl<'l, 'p> FileRequests<'l, 'p> {
         self.has_begun = true;
         let (begun, sent) = (Instant::now(), selector.now());
         let request = Request { gate: Some(&gate), read_at_most: size.enough, ..Request::new(location, &limits) };
-        let asking = robots.fetcher().fetch(request);
+        let mut local_delay = LocalDelay::default();
+        let asking = local_delay.measure(robots.fetcher().fetch(request));
         let answer = within(limits.deadline + GRACE, Some(&gate), asking).await.unwrap_or_else(|| {
             let message = format!("no response within {} s", limits.deadline.as_secs_f64());
             Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed()))
         });
+        let answer = local_delay.attribute(answer, limits.deadline);
         let (hosts, refused) = gate.into_parts();
         if let Err(error) = &answer
             && error.stopped
@@ -162,10 +165,11 @@ impl FileHosts<'_, '_> {
             Err(error) => (error.final_url.as_deref(), error.status, &error.headers),
         };
         let host = domain(landed.unwrap_or(location));
-        let asked = header(headers, "retry-after").and_then(|value| retry_after(value, now));
+        let date = selector.clock().date_of(now);
+        let asked = header(headers, "retry-after").and_then(|value| retry_after(value, date));
         let response = fetchwise_pace::Response {
             retry_after: asked,
-            policy: RateLimit::read(headers, now),
+            policy: RateLimit::read(headers, date),
             cost: answer.as_ref().ok().and_then(requests),
             ..fetchwise_pace::Response::new(signal(answer), self.fetcher)
         };

@@ -438,7 +438,7 @@ impl Selector {
     }
 
     /// Sets what closes the store that the selector has opened.
-    #[cfg(any(feature = "journal", test))]
+    #[cfg(feature = "journal")]
     pub(crate) fn set_on_close(&mut self, close: impl FnOnce() -> Result<(), Error> + Send + Sync + 'static) {
         self.on_close = Some(Box::new(close));
     }

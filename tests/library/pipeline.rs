@@ -799,7 +799,8 @@ impl Fetcher for StoppedOnce {
 #[tokio::test(start_paused = true)]
 async fn a_request_of_a_process_that_was_stopped_is_charged_to_nobody_and_made_again() {
     let (sink, clock) = (RecordingSink::default(), Arc::new(Clock::fixed(Timestamp::now())));
-    let selector = Selector::builder().sink(sink.clone()).clock(clock).visits(visits());
+    // The clock stands still, and so would a pace.
+    let selector = Selector::builder().without_pace().sink(sink.clone()).clock(clock).visits(visits());
     let selector = Arc::new(selector.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap());
     let robots = RobotsTxt::new(Arc::new(StoppedOnce::default()), "fetchwise");
     let pipeline =

@@ -93,11 +93,11 @@ impl World {
         let clock = Arc::new(Clock::fixed(BEGIN));
         let witness = PauseWitness::default();
         let visits = VisitSettings { deadline: Duration::from_secs(4), ..VisitSettings::default() };
-        let mut builder =
-            Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(witness.clone()).visits(visits);
-        if let Some(settings) = pace {
-            builder = builder.pace(Pace::new(settings));
-        }
+        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(witness.clone()).visits(visits);
+        let builder = match pace {
+            Some(settings) => builder.pace(Pace::new(settings)),
+            None => builder.without_pace(),
+        };
         let selector = Arc::new(builder.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap());
         assert!(selector.set_pause_coordinator(Arc::new(witness.clone())));
         let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);

@@ -179,9 +179,11 @@ fn the_log_of_a_killed_crawler_is_queried() {
                 let mut request = [0; 4096];
                 let read = stream.read(&mut request).unwrap_or(0);
                 let is_slow = String::from_utf8_lossy(&request[..read]).contains("/slow");
-                // Until the process ends.
-                while is_slow {
-                    std::thread::park();
+                if is_slow {
+                    // Until the process ends.
+                    loop {
+                        std::thread::park();
+                    }
                 }
                 let body =
                     format!("<title>t</title><p>{}</p>", "Some words of a page that is long enough. ".repeat(40));

@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(Charset::of(Some("text/html; charset=klingon"), b"<p>").encoding.name(), "UTF-8");
     }
 
-    /// A script's charset was taken for the page's: a wall in windows-1251 was read as UTF-8, so that no word of it was
+    /// A script's charset was taken for the page's: a block page in windows-1251 was read as UTF-8, so that no word of it was
     /// known.
     #[test]
     fn only_a_meta_outside_of_comments_declares_the_page() {

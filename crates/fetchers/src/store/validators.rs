@@ -386,7 +386,8 @@ mod tests {
         let log = ValidatorLog::open(&path).unwrap();
         log.put(&page(1, "\"a\"")).unwrap();
         let file = PathBuf::from("x".repeat(MAX_LINE as usize));
-        log.put(&CachedPage { body: Some(StoredBody { file, record: None }), ..page(1, "\"b\"") }).unwrap();
+        log.put(&CachedPage { body: Some(StoredBody { file, content: None, record: None }), ..page(1, "\"b\"") })
+            .unwrap();
         assert_eq!(log.get(&url(1)), None);
         drop(log);
         assert_eq!(ValidatorLog::open(&path).unwrap().get(&url(1)), None);

@@ -1,6 +1,6 @@
 //! Signed requests as a server receives them, and a verifier that shares no code with the signer.
 
-use fetchwise::identity::{Agent, FormSetting, KeySet, KeySource, Signer, SigningKey};
+use fetchwise::identity::{Agent, FormSetting, KeySet, KeySource, ServerDate, Signer, SigningKey};
 use web_bot_auth::WebBotAuthVerifier;
 use web_bot_auth::components::{CoveredComponent, DerivedComponent, HTTPField};
 use web_bot_auth::keyring::{Algorithm, KeyRing};
@@ -91,6 +91,7 @@ pub(crate) fn see_wrong_clock(signer: &Signer) {
     let now = fetchwise::time::Timestamp::now().as_millis() / 1000;
     for n in 0..5 {
         let url = format!("https://{n}.example/").parse().unwrap();
-        signer.observe(&url, [].into_iter(), Some(now - 120), now);
+        let date = ServerDate { date: now - 120, peer: None };
+        signer.observe(&url, [].into_iter(), Some(date), now);
     }
 }

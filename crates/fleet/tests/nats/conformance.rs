@@ -13,7 +13,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::time::timeout;
 
 /// The timeout of every step.
-const LONG: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 type Changes<'t> = BoxStream<'t, Result<Change, TransportError>>;
 type Deliveries<'t> = BoxStream<'t, Result<Delivery, TransportError>>;
@@ -23,14 +23,14 @@ fn text(n: usize) -> Bytes {
 }
 
 async fn message(read: &mut Deliveries<'_>) -> (NodeId, Position, Bytes) {
-    match timeout(LONG, read.next()).await.expect("a message comes").unwrap().unwrap() {
+    match timeout(PATIENCE, read.next()).await.expect("a message comes").unwrap().unwrap() {
         Delivery::Message { node_id, position, body, .. } => (node_id, position, body),
         Delivery::Wiped(bounds) => panic!("the stream is a different one: {bounds:?}"),
     }
 }
 
 async fn change(watch: &mut Changes<'_>) -> (String, Option<Bytes>) {
-    let change = timeout(LONG, watch.next()).await.expect("a change comes").unwrap().unwrap();
+    let change = timeout(PATIENCE, watch.next()).await.expect("a change comes").unwrap().unwrap();
     (change.key, change.cell.map(|cell| cell.value))
 }
 
@@ -73,7 +73,7 @@ async fn work_queues(transport: &dyn Transport) {
         loop {
             queues.open("q", "a.org").await.unwrap();
             match queues.pull("q", "a.org", max).await {
-                Err(TransportError::NoQueue(_)) => assert!(begun.elapsed() < LONG, "it stays away"),
+                Err(TransportError::NoQueue(_)) => assert!(begun.elapsed() < PATIENCE, "it stays away"),
                 links => break links.unwrap(),
             }
         }
@@ -87,13 +87,13 @@ async fn work_queues(transport: &dyn Transport) {
     // A cluster removes them a moment later.
     let left = |links| async move {
         let is_left = async { while queues.content("q").await.unwrap().links != links {} };
-        timeout(LONG, is_left).await.expect("what is acknowledged leaves the queue");
+        timeout(PATIENCE, is_left).await.expect("what is acknowledged leaves the queue");
     };
     left(18).await;
     // Links that wait, and links that are delivered, are no reason to wait for.
     let is_settled = || async {
         let is_settled = async { while !queues.is_settled("q", "a.org").await.unwrap() {} };
-        timeout(LONG, is_settled).await.expect("what is acknowledged is removed everywhere");
+        timeout(PATIENCE, is_settled).await.expect("what is acknowledged is removed everywhere");
     };
     is_settled().await;
     assert_eq!(queues.pull("q", "a.org", 100).await.unwrap().len(), 6);
@@ -150,7 +150,7 @@ async fn stream(transport: &dyn Transport) {
     assert_eq!(message(&mut whichever).await, stored[0]);
     // A position of a stream that no longer exists.
     let mut other = transport.read(Position { incarnation: before.incarnation + 1, seq: 70 });
-    match timeout(LONG, other.next()).await.unwrap().unwrap().unwrap() {
+    match timeout(PATIENCE, other.next()).await.unwrap().unwrap().unwrap() {
         Delivery::Wiped(bounds) => assert_eq!(bounds.incarnation, before.incarnation),
         message => panic!("{message:?}"),
     }
@@ -298,7 +298,7 @@ async fn signals(transport: &dyn Transport) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let got = timeout(LONG, async {
+    let got = timeout(PATIENCE, async {
         tokio::select! {
             got = hears => got,
             never = says => never,

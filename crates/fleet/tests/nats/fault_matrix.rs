@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use crate::cluster_faults::{exact_after, times, wait};
 use crate::common::{TestRng, attempt};
 use crate::full_disk::{fill, free};
-use crate::node_control::{NodeCommand, NodeReport, Nodes, Oracle, QUIET};
+use crate::node_control::{NodeCommand, NodeReport, Nodes, Oracle, PATIENCE};
 use crate::proxy::Proxy;
 use crate::servers::{self, Servers};
 use crate::small_disk::Small;
@@ -136,7 +136,7 @@ fn row_11_a_nodes_disk_is_full() {
             wait(200);
         }
         while round % 2 == 0 && !is_full(&nodes) {
-            assert!(begun.elapsed() < QUIET, "the disk is never full: {:?}", said(&nodes));
+            assert!(begun.elapsed() < PATIENCE, "the disk is never full: {:?}", said(&nodes));
             fill(&place);
             wait(200);
         }
@@ -317,7 +317,7 @@ fn row_15_a_domain_is_forgotten_while_nodes_are_cut_off() {
 fn forgotten_at(nodes: &mut Nodes, oracle: &impl Fn(&Nodes) -> Oracle) {
     nodes.settle();
     let (expected, all) = (oracle(nodes), (0..nodes.all.len()).collect::<Vec<_>>());
-    found_within(QUIET, "all nodes have read the request", || nodes.compare(&all, &expected));
+    found_within(PATIENCE, "all nodes have read the request", || nodes.compare(&all, &expected));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use fetchwise_testsite::poll::found_within;
 use serde::{Deserialize, Serialize};
 
 /// The timeout of convergence.
-pub const QUIET: Duration = Duration::from_secs(300);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 /// The signal of a process that aborts.
 const SIGABRT: i32 = 6;
 /// The name of the result file of a node that was refused.
@@ -142,7 +142,7 @@ impl Node {
             if let Some(ended) = self.process.as_mut().unwrap().try_wait().unwrap() {
                 break ended;
             }
-            assert!(begun.elapsed() < QUIET, "it does not end ({why}): {}", self.log());
+            assert!(begun.elapsed() < PATIENCE, "it does not end ({why}): {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         };
         assert_eq!(ended.signal(), Some(SIGABRT), "it was not ended by {why}: {}", self.log());
@@ -212,7 +212,7 @@ impl Nodes {
         let begun = Instant::now();
         let has = |node: &Node| node.said().is_some_and(|said| said.status.published > 0);
         while !self.all.iter().filter(|node| node.is_up()).all(has) {
-            if begun.elapsed() > QUIET {
+            if begun.elapsed() > PATIENCE {
                 let refused = |node: &Node| fs::read_to_string(beside(&node.dir, REFUSED)).unwrap_or_default();
                 let how = |node: &Node| format!("{:#?}\n{}\n{}", node.said(), refused(node), node.log());
                 let all: Vec<String> = self.all.iter().filter(|node| node.is_up()).map(how).collect();
@@ -249,7 +249,7 @@ impl Nodes {
             };
             let is_calm = said.iter().all(|said| said.as_ref().is_some_and(knows));
             calm = if is_calm { calm + 1 } else { 0 };
-            if begun.elapsed() > QUIET {
+            if begun.elapsed() > PATIENCE {
                 let logs: Vec<String> = up.iter().map(|node| node.log()).collect();
                 panic!("not converged: {said:#?}\n{}", logs.join("\n----\n"));
             }
@@ -258,7 +258,7 @@ impl Nodes {
 
     /// Waits until a condition holds for the status of these nodes.
     pub fn wait_until(&self, who: &[usize], what: &str, holds: impl Fn(&NodeReport) -> bool) {
-        found_within(QUIET, what, || {
+        found_within(PATIENCE, what, || {
             let said: Vec<_> = who.iter().map(|n| self.all[*n].said()).collect();
             let is_met = said.iter().all(|said| said.as_ref().is_some_and(&holds));
             if is_met { Ok(()) } else { Err(format!("{said:#?}")) }
@@ -309,7 +309,7 @@ impl Nodes {
                 if let Some(("\n", rest)) = answer.strip_prefix(&number.to_string()).map(|rest| rest.split_at(1)) {
                     break rest.to_owned();
                 }
-                assert!(begun.elapsed() < QUIET, "no response: {}", node.log());
+                assert!(begun.elapsed() < PATIENCE, "no response: {}", node.log());
                 std::thread::sleep(Duration::from_millis(20));
             };
             let words: Vec<&str> = answer.split(' ').collect();

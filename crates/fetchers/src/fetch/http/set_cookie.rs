@@ -84,7 +84,7 @@ fn seconds_of_date(text: &str) -> Option<i64> {
     is_valid.then(|| ((days_before(year, month) + day - 1) * 24 + hour) * 3600 + minute * 60 + second)
 }
 
-/// Returns the number of so many digits at the beginning of a token; what follows them is no digit.
+/// Returns the number at the beginning of a token, if it has that many digits and no digit follows.
 fn number(token: &str, digits: std::ops::RangeInclusive<usize>) -> Option<i64> {
     let end = token.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(token.len());
     if digits.contains(&end) { token[..end].parse().ok() } else { None }
