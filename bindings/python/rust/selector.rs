@@ -175,7 +175,10 @@ impl Selector {
     /// >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
     /// >>> visit = selector.visit("https://example.org/app")
     /// >>> while step := visit.next():
-    /// ...     visit.report(step, "wrong_tool" if step.fetcher == "direct_access" else "content")
+    /// ...     if step.wait:
+    /// ...         step.block()
+    /// ...     else:
+    /// ...         visit.report(step, "wrong_tool" if step.fetcher == "direct_access" else "content")
     /// >>> visit.end.kind, visit.end.fetcher, visit.end.requests
     /// ('delivered', 'playwright', 2)
     #[pyo3(signature = (url, *, fetchers=None, prefer=None, link=None, heuristics=None))]

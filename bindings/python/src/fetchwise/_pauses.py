@@ -47,7 +47,8 @@ class Pauses:
     returns the next fetcher or the end of the URL. Call ``forget(key)`` when the request will not be made. At most
     ``limit`` URLs are kept; beyond that the oldest are forgotten, which releases what they hold.
 
-    >>> pauses = fetchwise.Pauses(fetchwise.Selector(fetchers=["direct_access", "playwright"]))
+    >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"], pace=False)
+    >>> pauses = fetchwise.Pauses(selector)
     >>> pauses.admit("https://example.org/app").fetcher
     'direct_access'
     >>> pauses.ended("https://example.org/app", fetchwise.ErrorKind.WRONG_TOOL).fetcher
