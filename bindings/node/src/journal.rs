@@ -245,7 +245,8 @@ impl Journal {
             shared.wait(Log::flush)?;
             let mut options = SnapshotOptions::default();
             options.await_seq = shared.with(Log::durable_seq)?;
-            let taken = maintenance::snapshot_with(&shared.dir, &blank()?, &options, Timestamp::date(), &mut |_, _| {})?;
+            let taken =
+                maintenance::snapshot_with(&shared.dir, &blank()?, &options, Timestamp::date(), &mut |_, _| {})?;
             Ok(taken.records as f64)
         };
         promise(work, |records| records)
