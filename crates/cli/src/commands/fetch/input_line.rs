@@ -7,7 +7,7 @@ use serde::Deserialize;
 use xxhash_rust::xxh3::xxh3_64;
 
 use fetchwise::heuristic::Heuristic;
-use fetchwise::heuristic::url::{domain_of, parse};
+use fetchwise::heuristic::url::{domain_of, identity, parse, without_user};
 use fetchwise::pipeline::Link;
 
 /// The maximum length of an input line in bytes: enough for a message about any URL.
@@ -58,11 +58,15 @@ pub(crate) fn host_of(url: &str) -> Box<str> {
     parse(url).ok().and_then(|url| url.host_str().map(|host| domain_of(host).into())).unwrap_or_default()
 }
 
-/// Returns the hash of all that a link consists of. `text` is a buffer.
+/// Returns the hash of all that a link consists of. `text` is a buffer. Addresses that lead to the same request are one:
+/// fragments, users and the case of a host reach no server.
 pub(crate) fn hash(link: &Link, text: &mut String) -> u64 {
     let Link { url, id, learning, fetcher, heuristics, robots } = link;
     text.clear();
-    text.push_str(url);
+    match parse(url) {
+        Ok(parsed) => text.push_str(&without_user(identity(&parsed))),
+        Err(_) => text.push_str(url),
+    }
     let written = write!(text, "\0{learning:?}{robots:?}\0{id:?}\0{fetcher:?}");
     // Most links have none, and their text takes long.
     let written = written.and_then(|()| if heuristics.is_empty() { Ok(()) } else { write!(text, "{heuristics:?}") });
@@ -116,5 +120,26 @@ mod tests {
         let mut text = String::new();
         let hashes: std::collections::HashSet<u64> = links.iter().map(|link| hash(link, &mut text)).collect();
         assert_eq!((hashes.len(), hash(&base, &mut text)), (6, hash(&Link::new("http://e.org/"), &mut text)));
+    }
+
+    #[test]
+    fn addresses_that_lead_to_the_same_request_are_one_link() {
+        let of = |url: &str| hash(&Link::new(url), &mut String::new());
+        let one = of("http://e.org/a?b");
+        for same in [
+            "http://e.org/a?b#top",
+            "http://e.org/a?b#",
+            "HTTP://E.ORG:80/a?b",
+            "http://e.org/x/../a?b",
+            "http://me:secret@e.org/./a?b",
+        ] {
+            assert_eq!(of(same), one, "{same}");
+        }
+        for other in
+            ["https://e.org/a?b", "http://e.org/A?b", "http://e.org/a?b=", "http://e.org/a", "http://e.org:8080/a?b"]
+        {
+            assert_ne!(of(other), one, "{other}");
+        }
+        assert_ne!(of("no url#a"), of("no url#b"), "an invalid line is reported as it is");
     }
 }
