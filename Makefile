@@ -11,8 +11,8 @@ TESTED := --locked --workspace --exclude fetchwise-benches --exclude fetchwise-e
 CARGO_NEXTEST ?= $(shell command -v cargo-nextest)
 # The profile in .config/nextest.toml: default, gate or long.
 PROFILE ?= default
-# What plain `cargo test` builds, and the tests with programs of others.
-ALL_TARGETS := --lib --bins --examples --test '*'
+# What plain `cargo test` runs, and the tests with programs of others. Naming targets leaves out the examples, which a test starts.
+ALL_TARGETS := --lib --bins --test '*'
 # Further arguments of the test runner for `test` and `test-system`, such as --no-fail-fast or --test program.
 TEST_FLAGS ?=
 # The packages that `make test-system` builds and tests as they are installed.
@@ -40,6 +40,7 @@ help: ## List the targets
 test: ## Run the tests that need nothing but Rust (and those with Chromium or Python, where these are installed)
 	@mkdir -p $(dir $(SKIPPED_LIST)) && rm -f $(SKIPPED_LIST)
 ifneq ($(CARGO_NEXTEST),)
+	$(if $(filter default,$(PROFILE)),,$(CARGO) build $(TESTED) --examples)
 	FETCHWISE_SKIPPED_LIST=$(SKIPPED_LIST) $(CARGO) nextest run $(TESTED) $(if $(filter default,$(PROFILE)),,$(ALL_TARGETS)) --profile $(PROFILE) $(TEST_FLAGS)
 	$(CARGO) test $(TESTED) --doc
 else

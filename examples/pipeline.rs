@@ -5,6 +5,7 @@
 //! `cargo run --example pipeline --features pipeline`
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fetchwise::Selector;
 use fetchwise::fetch::address_guard::{AddressGuard, parse_network};
@@ -34,7 +35,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .fetcher(FetcherSpec::by_name("direct_access"))
         .fetcher(FetcherSpec::by_name("playwright_stealth"))
         .build()?;
-    let pipeline = Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(plain)).fetcher(Arc::new(stealth)).build()?;
+    let pipeline = Pipeline::builder(Arc::new(selector))
+        .fetcher(Arc::new(plain))
+        .fetcher(Arc::new(stealth))
+        // A crawl would come back to a limited host after minutes; a demonstration ends with it.
+        .wait_at_most(Duration::from_secs(5))
+        .build()?;
 
     for round in 1..=4 {
         for host in hosts {
