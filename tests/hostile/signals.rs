@@ -43,7 +43,7 @@ async fn a_process_that_holds_a_browser() {
     let browser = BrowserFetcher::new(program, BrowserOptions::default(), dialer()).unwrap();
     get(&browser, &server.url("/"), &within(120)).await.unwrap();
     fs::write(std::env::temp_dir().join("ready"), "").unwrap();
-    // Not for ever, in case the test that would kill it has failed.
+    // It ends by itself, in case the test that would kill it has failed.
     tokio::time::sleep(Duration::from_secs(600)).await;
 }
 

@@ -286,7 +286,7 @@ fn no_link_of_a_queue_is_lost_because_the_run_waits_for_no_pause() {
     assert_eq!(results.len(), 12, "{results:?}");
 }
 
-/// A message on a subject that no node reads kept every node of the queue running for ever, without a word.
+/// A message on a subject that no node reads kept every node of the queue running forever, and no node reported it.
 #[test]
 fn a_run_ends_with_an_error_if_its_queue_has_messages_that_no_node_reads() {
     if !crate::brokers::is_available() {

@@ -799,7 +799,7 @@ async fn helper_that_runs_a_browser_and_waits() {
         let Some(browser) = browser() else { return };
         browser.start().await.unwrap();
         println!("pid={}", browser.pid().await.unwrap());
-        // Not for ever, in case the test that would kill it has failed.
+        // It ends by itself, in case the test that would kill it has failed.
         tokio::time::sleep(Duration::from_secs(600)).await;
     }
 }

@@ -383,7 +383,7 @@ async fn a_site_is_given_back_once_what_is_acknowledged_is_removed() {
     assert!(!String::from_utf8_lossy(&free.value).contains(&node.id.to_string()));
 }
 
-/// A message on a subject that no node reads kept every node of a queue waiting for ever.
+/// A message on a subject that no node reads kept every node of a queue waiting forever.
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_messages_that_no_node_reads() {
     let broker = InProcessBroker::new(tokio_clock(), 9);

@@ -129,8 +129,8 @@ impl<'t> RobotsGroup<'t> {
         &self.name
     }
 
-    /// Returns the lines about paths and the crawl delay as a robots.txt with one group, for every crawler. It is no
-    /// longer than the file.
+    /// Returns the lines about paths and the crawl delay as a robots.txt with one group for every crawler. The
+    /// result is at most as long as the file.
     pub fn access_rules(&self) -> Vec<u8> {
         // The shortest form of the line, since the file has one as well.
         let mut text = b"useragent *".to_vec();
