@@ -253,7 +253,7 @@ impl RequestSigner {
         match self.0 {}
     }
 
-    pub(super) fn observe(&self, _: &Url, _: Option<IpAddr>, _: &HeaderMap) {
+    pub(super) fn observe(&self, _: &Url, _: Option<std::net::IpAddr>, _: &HeaderMap) {
         match self.0 {}
     }
 
