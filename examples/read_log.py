@@ -175,7 +175,7 @@ def lz4(data, length):
 def block(first_seq, payload):
     """Yields the records of a block; an attempt in columns as a dict."""
     schema, codec, count, hot_len, cold_len, raw_len, gaps_len, _, _ = struct.unpack_from("<HHIIIIIII", payload)
-    assert schema == 3 and codec in (0, 1)
+    assert schema == 1 and codec in (0, 1)
     at = 32 + (hot_len + 15) // 16 * 16
     cold = payload[at : at + cold_len] if codec == 0 else lz4(payload[at : at + cold_len], raw_len)
     gaps, skips, place = Column(payload[at + cold_len : at + cold_len + gaps_len]), {}, 0
@@ -289,40 +289,36 @@ def packed_attempt(tables, row, columns, shape):
     }
 
 
-ATTEMPT_SIZES = {1: 144, 2: 176}
-
-
-def attempt(schema, data):
-    # Version 2 starts like version 1.
-    root = len(data) - ATTEMPT_SIZES[schema]
+def attempt(data):
+    root = len(data) - 168
     a = Archive(data, root)
-    url = a.text(68)
+    url = a.text(84)
     heuristics = []
-    for tag in a.list(120, 28):
+    for tag in a.list(144, 28):
         importance = tag.optional(lambda offset: tag.get("f", offset), 20, 4)
         heuristics.append({"type": tag.name(TYPES, 0, 4), "value": tag.text(12), "importance": importance})
     return {
         "id": str(uuid.UUID(bytes=data[root : root + 16])),
-        "link": a.optional(a.text, 56, 4) or url,
+        "link": a.optional(a.text, 72, 4) or url,
         "url": url,
-        "fetcher": a.text(76),
-        "success": bool(a.get("B", 134)),
-        "is_banned": bool(a.get("B", 135)),
-        "error_type": a.name(ERRORS, 136, 84),
-        "http_status": a.get("H", 132) or None,
-        "response_headers": {header.text(0): header.text(8) for header in a.list(112, 16)},
+        "fetcher": a.text(92),
+        "success": bool(a.get("B", 158)),
+        "is_banned": bool(a.get("B", 159)),
+        "error_type": a.name(ERRORS, 160, 100),
+        "http_status": a.get("H", 156) or None,
+        "response_headers": {header.text(0): header.text(8) for header in a.list(136, 16)},
         "duration_ms": a.get("Q", 24),
         "attempted_at_ms": a.get("q", 16),
-        "source": a.name(SOURCES, 137, 92),
+        "source": a.name(SOURCES, 161, 108),
         "propensity": a.optional(lambda offset: a.get("d", offset), 40, 8),
-        "hint": None if a.get("B", 138) == 0 else HINTS[a.get("B", 138) - 1],
+        "hint": None if a.get("B", 164) == 0 else HINTS[a.get("B", 164) - 1],
         "weight": a.get("d", 32),
-        "try_no": a.get("I", 128),
-        "shadow_fetcher": a.optional(a.text, 100, 4),
+        "try_no": a.get("I", 152),
+        "shadow_fetcher": a.optional(a.text, 124, 4),
         "heuristics": heuristics,
-        "rule": a.name(RULES, 168, 160) if schema >= 2 else None,
-        "confidence": a.optional(lambda offset: a.get("d", offset), 144, 8) if schema >= 2 else None,
-        "arm": ARMS[a.get("B", 169) - 1] if schema >= 2 and a.get("B", 169) else None,
+        "rule": a.name(RULES, 162, 116),
+        "confidence": a.optional(lambda offset: a.get("d", offset), 56, 8),
+        "arm": ARMS[a.get("B", 163) - 1] if a.get("B", 163) else None,
     }
 
 
@@ -331,7 +327,7 @@ def main(folder):
     for segment in chain(Path(folder)):
         for seq, kind, schema, data in segment.records():
             if kind == 1:
-                attempts.append((seq, data if schema is None else attempt(schema, data)))
+                attempts.append((seq, data if schema is None else attempt(data)))
             elif kind == 5 and schema == 1:
                 stone = Archive(data, len(data) - 32)
                 domain, link = stone.optional(stone.text, 8, 4), stone.optional(stone.text, 20, 4)

@@ -92,7 +92,7 @@ pub struct DownloadConfig {
     /// Languages of the subtitles to download.
     pub subtitles: Vec<String>,
     /// Longest duration of a download.
-    #[serde(alias = "max_time_s", deserialize_with = "value::seconds")]
+    #[serde(deserialize_with = "value::seconds")]
     pub max_time: Option<Duration>,
     /// Directory for media, their metadata, and subtitles.
     pub dir: Option<PathBuf>,

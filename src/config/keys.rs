@@ -94,7 +94,7 @@ fn collect(way: &mut Vec<String>, found: &mut Vec<Key>) {
         }
         RequestedType::Map => Kind::Map,
         RequestedType::Table(fields) => {
-            for field in fields.iter().filter(|field| !is_unit_of_another(field, fields)) {
+            for field in fields {
                 way.push((*field).to_owned());
                 collect(way, found);
                 way.pop();
@@ -109,11 +109,6 @@ fn collect(way: &mut Vec<String>, found: &mut Vec<Key>) {
         collect(way, found);
         way.pop();
     }
-}
-
-/// Returns whether a field is the alias of another one with its unit, like `timeout_s` of `timeout`.
-fn is_unit_of_another(field: &str, fields: &[&str]) -> bool {
-    ["_s", "_ms"].iter().any(|unit| field.strip_suffix(unit).is_some_and(|base| fields.contains(&base)))
 }
 
 fn type_at(way: &[String]) -> Option<(RequestedType, bool)> {
@@ -301,7 +296,6 @@ mod tests {
         for secret in ["fetcher.*.proxy", "fetcher.*.cdp", "fetcher.*.solver", "fetcher.*.search.url"] {
             assert_eq!(of(secret), Some((Kind::Text, true)), "{secret}");
         }
-        assert_eq!(of("http.timeout_s"), None);
         assert!(all.len() > 100, "{}", all.len());
     }
 

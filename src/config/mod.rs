@@ -193,7 +193,7 @@ mod tests {
             ("[scoring]\npage_value = 1\nsuccess_discount = 1.0", "line 3: invalid scoring.success_discount 1.0"),
             ("[importance]\nfull = 0.0", "line 2: invalid importance.full 0.0"),
             ("[rollout]\nconfidence = 1.0", "line 2: invalid rollout.confidence 1.0: expected 0.5 to 0.9999"),
-            ("[http]\n# none\ntimeout_s = 0.0", "line 3: invalid http.timeout 0ns"),
+            ("[http]\n# none\ntimeout = 0.0", "line 3: invalid http.timeout 0ns"),
             ("[http]\nmax_body = 0", "line 2: invalid http.max_body 0"),
             ("[pace]\ninitial_rate = 0.0", "line 2: invalid pace.initial_rate 0.0"),
             ("[pace.host.\"x.org\"]\nrate = 2.0\nparallel = 0", "line 3: invalid pace.host.x.org.parallel 0"),
@@ -271,7 +271,7 @@ mod tests {
             list.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
         };
         let mut layers = Layers::default();
-        layers.text("[log]\nretain_days = 5\n[http]\ntimeout_s = 3", Path::new("c.toml")).unwrap();
+        layers.text("[log]\nretain_days = 5\n[http]\ntimeout = 3", Path::new("c.toml")).unwrap();
         layers.variables(
             variables(&[
                 ("FETCHWISE_LOG__RETAIN_DAYS", "7"),
@@ -329,8 +329,8 @@ mod tests {
 
     #[test]
     fn times_and_sizes_are_text_with_a_unit_or_numbers() {
-        let text = "[http]\ntimeout = '1m 30s'\nprobe_timeout_s = 2.5\nmax_body = '1.5 MiB'\n\
-                    [log]\ninterval_ms = 20\nsegment_bytes = 1048576\n[backoff]\nfailed_base = 7";
+        let text = "[http]\ntimeout = '1m 30s'\nprobe_timeout = 2.5\nmax_body = '1.5 MiB'\n\
+                    [log]\ninterval = 20\nsegment_bytes = 1048576\n[backoff]\nfailed_base = 7";
         let config = Config::from_toml(text, Path::new("c.toml")).unwrap();
         assert_eq!(config.http.timeout, Some(Duration::from_secs(90)));
         assert_eq!(config.http.probe_timeout, Some(Duration::from_millis(2500)));

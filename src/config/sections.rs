@@ -94,18 +94,18 @@ pub struct ImportanceConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct BackoffConfig {
     /// First pause after a block.
-    #[serde(alias = "blocked_base_s", deserialize_with = "value::seconds")]
+    #[serde(deserialize_with = "value::seconds")]
     pub blocked_base: Option<Duration>,
     /// First pause after another failure.
-    #[serde(alias = "failed_base_s", deserialize_with = "value::seconds")]
+    #[serde(deserialize_with = "value::seconds")]
     pub failed_base: Option<Duration>,
     /// Longest `Retry-After` that is accepted.
-    #[serde(alias = "max_retry_after_s", deserialize_with = "value::seconds")]
+    #[serde(deserialize_with = "value::seconds")]
     pub max_retry_after: Option<Duration>,
     /// Number of blocked links that pauses their host.
     pub host_block_threshold: Option<u32>,
     /// Window of that number.
-    #[serde(alias = "host_block_window_s", deserialize_with = "value::seconds")]
+    #[serde(deserialize_with = "value::seconds")]
     pub host_block_window: Option<Duration>,
     /// Whether another fetcher is tried after a block.
     pub escalate_after_block: Option<bool>,
@@ -129,7 +129,7 @@ pub struct RolloutConfig {
     /// Hosts per arm before the first interim look.
     pub min_hosts: Option<u64>,
     /// Time after which learning is tried again; never if unset.
-    #[serde(alias = "retry_after_s", deserialize_with = "value::seconds")]
+    #[serde(deserialize_with = "value::seconds")]
     pub retry_after: Option<Duration>,
 }
 
@@ -138,10 +138,10 @@ pub struct RolloutConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct HttpConfig {
     /// Deadline of a request.
-    #[serde(alias = "timeout_s", deserialize_with = "value::seconds")]
+    #[serde(deserialize_with = "value::seconds")]
     pub timeout: Option<Duration>,
     /// Deadline of a probe.
-    #[serde(alias = "probe_timeout_s", deserialize_with = "value::seconds")]
+    #[serde(deserialize_with = "value::seconds")]
     pub probe_timeout: Option<Duration>,
     /// Longest body, in bytes after decoding.
     #[serde(deserialize_with = "value::bytes")]
@@ -173,10 +173,10 @@ pub struct PaceConfig {
     #[serde(deserialize_with = "value::crawl_delay")]
     pub crawl_delay: Option<CrawlDelay>,
     /// Longest `Crawl-delay` that is accepted; longer ones are cut.
-    #[serde(alias = "max_crawl_delay_s", deserialize_with = "value::seconds")]
+    #[serde(deserialize_with = "value::seconds")]
     pub max_crawl_delay: Option<Duration>,
     /// Longest wait of a link for its host.
-    #[serde(alias = "max_wait_s", deserialize_with = "value::seconds")]
+    #[serde(deserialize_with = "value::seconds")]
     pub max_wait: Option<Duration>,
     /// Settings of single hosts.
     #[serde(rename = "host")]
@@ -381,7 +381,7 @@ pub struct FleetConfig {
     /// Whether a start without a broker fails.
     pub required: bool,
     /// Age up to which the stream keeps messages.
-    #[serde(alias = "max_age_s", deserialize_with = "value::seconds")]
+    #[serde(deserialize_with = "value::seconds")]
     pub max_age: Option<Duration>,
     /// Remote attempts per second that are accepted from one peer.
     pub max_attempts_per_second: Option<f64>,
@@ -431,7 +431,7 @@ pub struct LogConfig {
     /// Point at which a record counts as written.
     pub durability: Option<DurabilityName>,
     /// Interval of syncs.
-    #[serde(alias = "interval_ms", deserialize_with = "value::milliseconds")]
+    #[serde(deserialize_with = "value::milliseconds")]
     pub interval: Option<Duration>,
     /// Size at which a segment is full, in bytes.
     #[serde(deserialize_with = "value::bytes")]

@@ -445,7 +445,8 @@ struct ImagePart<'i> {
     days: &'i [DayRow],
 }
 
-pub(super) fn take<'s, T>(rows: &mut &'s [T], count: u32) -> &'s [T] {
+/// Takes the first `count` rows.
+pub(crate) fn take<'s, T>(rows: &mut &'s [T], count: u32) -> &'s [T] {
     let (taken, rest) = rows.split_at(rows.len().min(count as usize));
     *rows = rest;
     taken

@@ -56,7 +56,7 @@ pub(crate) mod host_signals;
 #[cfg(feature = "journal")]
 mod image_diff;
 #[cfg(feature = "journal")]
-mod image_groups;
+pub(crate) mod image_groups;
 mod key_pool;
 mod observation;
 mod prehashed;

@@ -154,7 +154,7 @@ proptest! {
     }
 }
 
-/// Folds the log, changes the result, and writes it as a snapshot without any check, as the first releases did.
+/// Folds the log, changes the result, and writes it as a snapshot without any check.
 fn write_unchecked(dir: &Path, change: impl Fn(&mut SnapshotContents)) {
     let selector = blank(30.0, TRUTH);
     let mut fold = Fold::begin(FoldStart::newest(dir).unwrap(), &selector, TRUTH);
@@ -165,17 +165,9 @@ fn write_unchecked(dir: &Path, change: impl Fn(&mut SnapshotContents)) {
     maintenance.write_snapshot(&contents.meta(), &snapshot::sections(&contents.encode())).unwrap();
 }
 
-/// Makes every exact weight infinite, which no release can decode.
+/// Makes every exact weight infinite, which no reader accepts.
 fn break_cells(contents: &mut SnapshotContents) {
     contents.image.cells.iter_mut().for_each(|cell| cell.raw.total = f64::INFINITY);
-}
-
-/// Makes the recent pairs infinite, as the first releases wrote them under a clock of 1970.
-fn overflow_pairs(contents: &mut SnapshotContents) {
-    for cell in &mut contents.image.cells {
-        (cell.raw.recent_total, cell.raw.alert_total, cell.raw.alert_success) =
-            (f32::INFINITY, f32::INFINITY, f32::INFINITY);
-    }
 }
 
 /// Records 30 attempts up to a good snapshot, and 12 up to one that cannot be decoded.
@@ -248,19 +240,6 @@ fn evidence_below_the_floor_is_salvaged_as_far_as_possible_and_the_log_works_aga
     crawl(dir, 30.0, TRUTH, 3);
     assert!(try_snapshot(dir, 30.0, TRUTH, false));
     assert_readable(dir, 30.0, TRUTH, 20);
-}
-
-#[test]
-fn a_snapshot_with_infinite_recent_pairs_of_an_older_release_can_be_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
-    crawl(dir, 30.0, TRUTH, 30);
-    write_unchecked(dir, overflow_pairs);
-    let selector = blank(30.0, TRUTH);
-    let loaded = load(dir, &selector, TRUTH).unwrap();
-    assert_eq!((loaded.snapshot.unwrap().covers_seq, loaded.replayed.attempts), (30, 0));
-    let weights = selector.weights(("domain", "e1.org"), ContentKind::Page, "playwright", TRUTH);
-    assert!((weights.total - 10.0).abs() < 1e-6 && weights.recent_total == 0.0, "{weights:?}");
 }
 
 #[test]

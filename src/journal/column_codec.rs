@@ -74,7 +74,7 @@ impl<'b> ColumnReader<'b> {
 
     pub(super) fn texts(&mut self) -> Option<Vec<String>> {
         if self.rows == 0 && self.rest.is_empty() {
-            // An older release did not write this section.
+            // A section that is missing.
             return Some(Vec::new());
         }
         let lens = self.u32s()?;

@@ -1,4 +1,4 @@
-//! Groups of entries in a snapshot: what a domain's entry has, row by row, with what repeats written once.
+//! Groups of entries in a snapshot: what an entry has, row by row, with what repeats written once.
 //!
 //! Owns: the layout of a group, which `log/FORMAT.md` describes.
 //!
@@ -10,7 +10,8 @@ use fetchwise_log::{get_varint, put_varint};
 
 use crate::evidence::daily_block_counts::Day;
 use crate::evidence::decayed_counts::RawCounts;
-use crate::evidence::evidence_image::{BreakerRow, CellRow, DayRow, EntryAddress, EntryRow, EvidenceImage};
+use crate::evidence::evidence_image::{BreakerRow, CellRow, DayRow, EntryAddress, EntryRow, EvidenceImage, take};
+use crate::evidence::image_groups::GROUP_ENTRIES;
 use fetchwise_types::time::Timestamp;
 
 /// Bits of a cell's tag that are the fetcher's number.
@@ -55,16 +56,47 @@ impl GroupTotals {
     }
 }
 
-/// Returns the bytes of a group, with its totals. `None` if a weight is not finite, which no reader accepts.
-pub(super) fn encode_group(rows: &EvidenceImage) -> Option<(Vec<u8>, GroupTotals)> {
+/// A group as a snapshot holds it.
+pub(super) struct EncodedGroup {
+    pub(super) bytes: Vec<u8>,
+    pub(super) totals: GroupTotals,
+    /// Whether all weights are finite. No reader accepts others.
+    pub(super) is_finite: bool,
+}
+
+/// Returns the groups of an image, each of entries of one place.
+pub(super) fn encode_groups(image: &EvidenceImage) -> Vec<EncodedGroup> {
+    let (mut cells, mut breakers, mut days) = (&image.cells[..], &image.breakers[..], &image.days[..]);
+    let places = image.entries.chunk_by(|a, b| a.address.kind == b.address.kind);
+    let parts: Vec<&[EntryRow]> = places.flat_map(|place| place.chunks(GROUP_ENTRIES)).collect();
+    let mut rows = EvidenceImage { fetchers: image.fetchers.clone(), ..EvidenceImage::default() };
+    let mut groups: Vec<EncodedGroup> = Vec::with_capacity(parts.len());
+    for part in parts {
+        rows.clear_rows();
+        rows.entries.extend_from_slice(part);
+        rows.cells.extend_from_slice(take(&mut cells, part.iter().map(|entry| entry.cells).sum()));
+        rows.breakers.extend_from_slice(take(&mut breakers, part.iter().map(|entry| entry.breakers).sum()));
+        if let Some(EntryRow { address: EntryAddress { kind: EntryAddress::MAP, key }, .. }) = part.last() {
+            let own = days.partition_point(|day| day.key <= *key) as u32;
+            rows.days.extend_from_slice(take(&mut days, own));
+        }
+        groups.push(encode_group(&rows));
+    }
+    if !days.is_empty() {
+        rows.clear_rows();
+        rows.days.extend_from_slice(days);
+        groups.push(encode_group(&rows));
+    }
+    groups
+}
+
+/// Returns the bytes of a group of rows of one place.
+pub(super) fn encode_group(rows: &EvidenceImage) -> EncodedGroup {
     let is_finite = rows.cells.iter().all(|cell| {
         let raw = &cell.raw;
         [raw.success, raw.total, raw.blocked, raw.duration].iter().all(|weight| weight.is_finite())
             && [raw.recent_success, raw.recent_total, raw.alert_success, raw.alert_total].iter().all(|w| w.is_finite())
     });
-    if !is_finite {
-        return None;
-    }
     let (mut tags, mut body) = (Tags::default(), Vec::with_capacity(rows.cells.len() * 24 + rows.entries.len() * 16));
     let (mut cells, mut breakers) = (rows.cells.iter(), rows.breakers.iter());
     let mut days = rows.days.iter().peekable();
@@ -112,6 +144,8 @@ pub(super) fn encode_group(rows: &EvidenceImage) -> Option<(Vec<u8>, GroupTotals
         put_day(&mut body, row.day);
     }
     let mut out = Vec::with_capacity(body.len() + tags.all.len() * 8 + 1024);
+    let place = rows.entries.first().map_or(EntryAddress::MAP, |entry| entry.address.kind);
+    out.extend_from_slice(&place.to_le_bytes());
     let numbers = [rows.entries.len(), rows.cells.len(), rows.fetchers.len(), tags.all.len()];
     numbers.iter().for_each(|number| out.extend_from_slice(&(*number as u32).to_le_bytes()));
     for name in &rows.fetchers {
@@ -120,7 +154,7 @@ pub(super) fn encode_group(rows: &EvidenceImage) -> Option<(Vec<u8>, GroupTotals
     }
     tags.all.iter().for_each(|tag| out.extend_from_slice(&tag.to_le_bytes()));
     out.extend_from_slice(&body);
-    Some((out, GroupTotals::of(rows)))
+    EncodedGroup { bytes: out, totals: GroupTotals::of(rows), is_finite }
 }
 
 /// The tags of a group by number.
@@ -213,10 +247,16 @@ fn put_cell(out: &mut Vec<u8>, tags: &mut Tags, cell: &CellRow, before: &RawCoun
     }
 }
 
+/// Returns the place of the entries of a group.
+pub(super) fn place_of(group: &[u8]) -> Option<u32> {
+    group.first_chunk().map(|place| u32::from_le_bytes(*place))
+}
+
 /// Adds the rows of a group to an image, whose fetchers and signals they refer to. Returns the totals; `None` for
 /// bytes that are no group.
 pub(super) fn decode_group(bytes: &[u8], image: &mut EvidenceImage) -> Option<GroupTotals> {
     let mut bytes = Bytes(bytes);
+    let place = bytes.u32().filter(|place| *place <= EntryAddress::MAP)?;
     let [entries, cells, fetchers, tags] = [bytes.u32()?, bytes.u32()?, bytes.u32()?, bytes.u32()?];
     let mut names = Vec::new();
     for _ in 0..fetchers {
@@ -258,7 +298,7 @@ pub(super) fn decode_group(bytes: &[u8], image: &mut EvidenceImage) -> Option<Gr
         for _ in 0..days {
             image.days.push(DayRow { key, day: bytes.day()? });
         }
-        let address = EntryAddress { kind: EntryAddress::MAP, key };
+        let address = EntryAddress { kind: place, key };
         image.entries.push(EntryRow { address, attempts, cells: own_cells, breakers, signals: slots, site });
     }
     let orphans = bytes.varint()?;
@@ -468,7 +508,7 @@ mod tests {
         #[test]
         fn a_group_comes_back_to_the_bit(all in vec(entry(), 0..8), orphans in vec(any::<u64>(), 0..3)) {
             let rows = image(&all, &orphans);
-            let (bytes, totals) = encode_group(&rows).unwrap();
+            let EncodedGroup { bytes, totals, .. } = encode_group(&rows);
             let mut back = blank();
             prop_assert_eq!(decode_group(&bytes, &mut back), Some(totals));
             back.days.sort_by_key(|row| row.key);
@@ -483,7 +523,7 @@ mod tests {
         /// Bytes that passed the checksum may still be wrong.
         #[test]
         fn damaged_groups_never_panic(all in vec(entry(), 1..4), flips in vec((any::<u32>(), 0u8..8), 1..6)) {
-            let (mut bytes, _) = encode_group(&image(&all, &[])).unwrap();
+            let EncodedGroup { mut bytes, .. } = encode_group(&image(&all, &[]));
             for (at, bit) in flips {
                 let at = at as usize % bytes.len();
                 bytes[at] ^= 1 << bit;

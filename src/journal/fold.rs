@@ -25,7 +25,7 @@ use super::schema::{self, AttemptColumns, ClampedAttempt, ColumnsRecord, RowBuff
 use super::snapshot::{self, SnapshotContents};
 use crate::evidence::evidence_image::EvidenceImage;
 use crate::evidence::{Evidence, Observation, SignalObservation};
-use crate::journal::entry_groups::{GroupTotals, decode_group, encode_group};
+use crate::journal::entry_groups::{EncodedGroup, GroupTotals, decode_group, encode_group};
 use crate::journal::key_estimate::KeyEstimate;
 use crate::journal::outcome_counts::OutcomeCounts;
 use crate::journal::recovery_point::FoldStart;
@@ -56,8 +56,6 @@ pub(super) struct Fold {
     pub(super) latest: Timestamp,
     /// Attempts before this may be gone from the log.
     pub(super) cutoff: Option<Timestamp>,
-    /// Set if the release that took the snapshot kept no daily counts.
-    lacks_days: bool,
     /// Entries with a later time are left out, and the fold may begin after records that are gone.
     past: Option<Timestamp>,
     is_past: bool,
@@ -70,8 +68,6 @@ pub(super) struct Fold {
     pub(super) paces: LastBySeq<(u8, String), PaceEntry>,
     pub(super) replayed: ReplayReport,
     pub(super) outcome_counts: OutcomeCounts,
-    /// Set if the snapshot has no outcome counts.
-    lacks_outcome_counts: bool,
     /// Throttle of a fold that runs alongside a live crawl. Such a fold uses one thread and pauses now and then.
     pub(super) throttle: Option<Arc<Throttle>>,
 }
@@ -80,7 +76,7 @@ pub(super) struct Fold {
 pub(super) struct EncodedSnapshot {
     /// Everything but the entries of domains, and the totals of those.
     pub(super) contents: SnapshotContents,
-    pub(super) groups: Vec<Vec<u8>>,
+    pub(super) groups: Vec<EncodedGroup>,
     /// Whether all weights are finite.
     pub(super) is_finite: bool,
 }
@@ -122,7 +118,6 @@ impl Fold {
             newest: contents.image.as_of.min(present),
             latest: contents.image.as_of,
             cutoff: contents.cutoff,
-            lacks_days: contents.lacks_days,
             past: None,
             is_past: false,
             fetchers: contents.image.fetchers.into_iter().collect(),
@@ -135,8 +130,7 @@ impl Fold {
                 .collect(),
             paces: contents.paces.into_iter().map(|pace| ((pace.level, pace.name.clone()), (0, pace))).collect(),
             replayed: ReplayReport::default(),
-            lacks_outcome_counts: contents.outcome_counts.is_none(),
-            outcome_counts: contents.outcome_counts.unwrap_or_default(),
+            outcome_counts: contents.outcome_counts,
             throttle: None,
         }
     }
@@ -158,10 +152,8 @@ impl Fold {
         let threads = if self.throttle.is_some() { 1 } else { threads() };
         let (image, groups) = selector.image_in_groups(self.newest, &fetchers, threads, encode_group);
         let mut contents = self.contents_with(selector, now, image);
-        let groups: Option<Vec<_>> = groups.into_iter().collect();
-        let is_finite = groups.is_some() && contents.is_finite();
-        let (groups, totals): (Vec<_>, Vec<_>) = groups.unwrap_or_default().into_iter().unzip();
-        contents.grouped = totals.into_iter().fold(GroupTotals::default(), GroupTotals::plus);
+        let is_finite = groups.iter().all(|group| group.is_finite) && contents.is_finite();
+        contents.grouped = groups.iter().map(|group| group.totals).fold(GroupTotals::default(), GroupTotals::plus);
         EncodedSnapshot { contents, groups, is_finite }
     }
 
@@ -191,9 +183,8 @@ impl Fold {
             short_page_hosts,
             importance,
             paces,
-            outcome_counts: Some(self.outcome_counts.clone()),
+            outcome_counts: self.outcome_counts.clone(),
             priors: selector.priors().to_vec(),
-            lacks_days: false,
         }
     }
 
@@ -206,12 +197,6 @@ impl Fold {
         now: Timestamp,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), JournalError> {
-        if std::mem::take(&mut self.lacks_outcome_counts) {
-            self.recount_outcomes(dir)?;
-        }
-        if std::mem::take(&mut self.lacks_days) {
-            self.recount_days(dir, selector, now)?;
-        }
         let from = self.covers_seq;
         let mut tombstones = Vec::new();
         let mut torn = self.advance_once(dir, selector, upto, now, &mut tombstones, progress)?;
@@ -300,23 +285,6 @@ impl Fold {
         Ok(summary.torn)
     }
 
-    /// Rebuilds the outcome counts that a snapshot lacks from the attempts that are still in the log. Costs two passes
-    /// over the log at each start until the next snapshot.
-    fn recount_outcomes(&mut self, dir: &Path) -> Result<(), JournalError> {
-        let covers_seq = self.covers_seq;
-        let (mut outcome_counts, mut forgotten) = (OutcomeCounts::default(), TombstoneSet::default());
-        pass(dir, |seq, record| if seq <= covers_seq { forgotten.add_record(seq, &record) } else { Ok(()) })?;
-        pass(dir, |seq, record| {
-            let attempt = schema::attempt(record.kind, record.schema, record.payload)?.filter(|_| seq <= covers_seq);
-            if let Some(attempt) = attempt.filter(|attempt| !forgotten.covers_attempt(seq, attempt)) {
-                outcome_counts.add(attempt.fetcher(), attempt.outcome(), 1);
-            }
-            Ok(())
-        })?;
-        self.outcome_counts = outcome_counts;
-        Ok(())
-    }
-
     /// Ends the pauses that began before an operator ended them. The pause and its end may have been read by different
     /// threads.
     fn end_pauses(&mut self, releases: &[(u64, ReleaseTarget)]) {
@@ -334,25 +302,6 @@ impl Fold {
                 }
             }
         }
-    }
-
-    /// Rebuilds the daily counts that a snapshot lacks from the attempts that are still in the log. Costs two passes
-    /// over the log, once, until the next snapshot.
-    fn recount_days(&self, dir: &Path, selector: &Selector, now: Timestamp) -> Result<(), JournalError> {
-        let covered = |seq: u64| seq <= self.covers_seq;
-        let mut forgotten = TombstoneSet::default();
-        pass(dir, |seq, record| if covered(seq) { forgotten.add_record(seq, &record) } else { Ok(()) })?;
-        pass(dir, |seq, record| {
-            let attempt = schema::attempt(record.kind, record.schema, record.payload)?.filter(|_| covered(seq));
-            let Some(attempt) = &attempt else { return Ok(()) };
-            let Some(domain) = attempt.domain() else { return Ok(()) };
-            if !forgotten.covers_attempt(seq, attempt) {
-                selector.count_day(domain, attempt.at().min(now), attempt.is_banned());
-            }
-            Ok(())
-        })?;
-        selector.set_days_since(self.cutoff);
-        Ok(())
     }
 
     fn merge(&mut self, shard: Shard, tombstones: &mut Vec<(u64, TombstoneTarget)>) {

@@ -322,14 +322,14 @@ fn a_snapshot_holds_all_entries_to_the_bit_in_groups_and_as_older_releases_wrote
     let used: Vec<_> = replayed.fetchers.iter().filter(|name| *name != "unused").cloned().collect();
     assert_eq!(survey(dir.path()).unwrap().fetchers, used);
     assert!(maintenance::verify(dir.path(), &mut |_, _| {}).unwrap().is_sound());
-    // All rows in columns, as older releases wrote them.
+    // The same from an image of all rows, as a node of a fleet sends it.
     let whole = recovery_point::FoldStart::newest(dir.path()).unwrap().whole().unwrap().unwrap();
     let maintenance = fetchwise_log::Maintenance::lock(dir.path()).unwrap();
     maintenance.write_snapshot(&whole.meta(), &snapshot::sections(&whole.encode())).unwrap();
     drop(maintenance);
-    let (old, seq) = loaded();
+    let (of_image, seq) = loaded();
     assert_eq!(seq, Some(taken.covers_seq));
-    assert!(old == replayed);
+    assert!(of_image == replayed);
 }
 
 fn paced() -> Selector {
@@ -515,46 +515,6 @@ proptest::proptest! {
             proptest::prop_assert_eq!((rate.attempts, rate.banned), want, "{}", name);
         }
     }
-}
-
-#[test]
-fn daily_counts_missing_from_an_old_snapshot_are_rebuilt_from_the_log() {
-    use fetchwise_log::Maintenance;
-    let dir = tempfile::tempdir().unwrap();
-    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
-    for n in 0..40 {
-        let a = attempt(&format!("https://e.org/{n}"), "playwright", minutes(n * 24 * 60));
-        let a = if n % 4 == 0 { a.failed(ErrorKind::Blocked403) } else { a.delivered() };
-        journal.append_attempt(&a).unwrap();
-    }
-    journal.close().unwrap();
-    let now = minutes(39 * 24 * 60 + 5);
-    // As an older release wrote it: without the sections of daily counts.
-    let fold = |dir: &Path| {
-        let mut fold = fold::Fold::begin(recovery_point::FoldStart::newest(dir).unwrap(), &selector(), now);
-        let selector = selector();
-        fold.advance(dir, &selector, u64::MAX, now, &mut |_| {}).unwrap();
-        fold.contents(&selector, now)
-    };
-    let contents = fold(dir.path());
-    let mut encoded = contents.encode();
-    encoded.retain(|(kind, _)| *kind < 16);
-    let maintenance = Maintenance::lock(dir.path()).unwrap();
-    maintenance.write_snapshot(&contents.meta(), &snapshot::sections(&encoded)).unwrap();
-    drop(maintenance);
-    let ask = || {
-        let again = selector();
-        let loaded = load(dir.path(), &again, now).unwrap();
-        assert_eq!(loaded.snapshot.unwrap().covers_seq, 40);
-        let rate = again.ban_rate_at("e.org", 30, now);
-        ((rate.attempts, rate.banned), again.ban_rates_since())
-    };
-    assert_eq!(ask(), ((30, 7), None));
-    assert!(maintenance::needs_snapshot(dir.path()).unwrap());
-    let taken = maintenance::snapshot(dir.path(), &selector(), now, &mut |_, _| {}).unwrap();
-    assert!(taken.file.is_some(), "what it lacked is worth a new one");
-    assert!(!maintenance::needs_snapshot(dir.path()).unwrap());
-    assert_eq!(ask(), ((30, 7), None));
 }
 
 #[test]

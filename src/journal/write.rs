@@ -41,7 +41,6 @@ impl Default for JournalOptions {
     fn default() -> Self {
         let mut log = LogOptions::default();
         log.fingerprint = schema::fingerprint();
-        log.accepts = schema::readable();
         log.blocks = Some(&schema::BLOCKS);
         Self { log }
     }
@@ -276,7 +275,7 @@ impl Journal {
         let encoded = encoded.map_err(|error| self.rejected(JournalError::Encode(Arc::new(error))))?;
         Ok(self.log.append(Record {
             kind: encoded.kind,
-            schema: schema::version_of(encoded.kind),
+            schema: schema::VERSION,
             key_hash: encoded.key_hash,
             time_ms: encoded.time.as_millis(),
             payload: &encoded.payload,

@@ -86,16 +86,6 @@ impl Selector {
         self.evidence.kind_of(attempt) == fetchwise_types::heuristic::url::ContentKind::File
     }
 
-    /// Counts an attempt in the daily counts of its domain only.
-    pub(crate) fn count_day(&self, domain: &str, at: Timestamp, is_banned: bool) {
-        self.evidence.count_day(domain, at, is_banned);
-    }
-
-    /// Sets the time before which the daily counts miss attempts.
-    pub(crate) fn set_days_since(&self, since: Option<Timestamp>) {
-        self.evidence.set_days_since(since);
-    }
-
     /// Returns all evidence that has not faded by `as_of`.
     pub(crate) fn image(
         &self,

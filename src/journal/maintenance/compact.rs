@@ -276,7 +276,7 @@ impl DropRules {
 
     /// Decides about a record. Keeps whatever cannot be read because a newer release wrote it.
     fn decide(&self, seq: u64, record: &RecordRef<'_>) -> DropDecision {
-        if record.schema > schema::version_of(record.kind) {
+        if record.schema > schema::VERSION {
             return DropDecision::Keep;
         }
         match record.kind {

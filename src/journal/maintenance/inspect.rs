@@ -54,15 +54,6 @@ pub fn unsnapshotted_records(dir: &Path) -> Result<u64, JournalError> {
     Ok(newest.saturating_sub(covered))
 }
 
-/// Returns whether the newest snapshot lacks what this release keeps. Then each start reads the whole log, until the
-/// next snapshot is taken. Cost: reading the snapshot.
-///
-/// # Errors
-/// When no snapshot can be read.
-pub fn needs_snapshot(dir: &Path) -> Result<bool, JournalError> {
-    Ok(FoldStart::newest(dir)?.contents.is_some_and(|contents| contents.lacks_days))
-}
-
 /// Returns the time before which attempts in `dir` may have been compacted away. A snapshot holds their effect. Returns
 /// `None` if the log has not been compacted.
 ///

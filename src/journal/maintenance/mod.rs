@@ -38,7 +38,7 @@ pub use compact::{CompactOptions, CompactReport, DEFAULT_COMPACT_THRESHOLD, DEFA
 pub use disk_usage::DiskUsage;
 pub use fetchwise_log::{RepairOptions, RepairReport, Throttle, VerifyReport};
 pub use forget::{ForgetReport, forget, would_forget, would_forget_links};
-pub use inspect::{cutoff, needs_snapshot, torn_tail, unsnapshotted_records};
+pub use inspect::{cutoff, torn_tail, unsnapshotted_records};
 pub use progress::{Phase, ProgressFn};
 pub use snapshot::{SnapshotOptions, SnapshotReport, snapshot, snapshot_with};
 pub use unpause::unpause;

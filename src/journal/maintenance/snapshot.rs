@@ -83,7 +83,7 @@ pub fn snapshot_with(
     let last = start.last_present();
     let clock_use = if options.trust_clock { ClockUse::Trust } else { ClockUse::Check };
     let present = clock_use.present(now, last);
-    let known = start.contents.as_ref().filter(|contents| !contents.lacks_days).map(|contents| contents.meta());
+    let known = start.contents.as_ref().map(|contents| contents.meta());
     let mut fold = Fold::begin(start, selector, present);
     if options.await_seq > 0 {
         maintenance.await_durable(options.await_seq)?;

@@ -85,7 +85,7 @@ pub fn verify(dir: &Path, on_progress: ProgressFn<'_>) -> Result<VerificationRep
 }
 
 fn refold(dir: &Path, floor_seq: u64, on_progress: ProgressFn<'_>) -> Result<RefoldReport, JournalError> {
-    let Some(mut stored) = FoldStart::newest(dir)?.whole()? else { return Ok(RefoldReport::NotTried) };
+    let Some(stored) = FoldStart::newest(dir)?.whole()? else { return Ok(RefoldReport::NotTried) };
     let Some(decay) = stored.image.decay else { return Ok(RefoldReport::NotTried) };
     let base = match fetchwise_log::load_previous_snapshot(dir)? {
         Some(found) if found.meta().covers_seq <= stored.covers_seq && check(&found).is_ok() => FoldStart::of(&found)?,
@@ -95,14 +95,9 @@ fn refold(dir: &Path, floor_seq: u64, on_progress: ProgressFn<'_>) -> Result<Ref
     let days = decay.half_life().as_secs_f64() / 86_400.0;
     let builder = Selector::builder().without_pace().half_life_days(days).around(decay.landmark()).no_priors();
     let Ok(selector) = builder.build() else { return Ok(RefoldReport::NoBase) };
-    // If one of the two was taken by a release that kept no daily counts, there is nothing to compare.
-    let lacks_days = stored.lacks_days || base.contents.as_ref().is_some_and(|contents| contents.lacks_days);
     let mut fold = Fold::begin(base, &selector, stored.now);
     fold.advance(dir, &selector, stored.covers_seq, stored.now, &mut |progress| on_progress(Phase::Folding, progress))?;
-    let mut folded = fold.contents(&selector, stored.now);
-    if lacks_days {
-        (stored.image.days, folded.image.days) = (Vec::new(), Vec::new());
-    }
+    let folded = fold.contents(&selector, stored.now);
     let what = if let Some((key, what)) = stored.image.difference(&folded.image) {
         format!("key {key:016x}: {what}")
     } else if stored.links != folded.links {

@@ -11,11 +11,11 @@ use std::borrow::Cow;
 use rkyv::util::AlignedVec;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::codes::{NONE, SchemaError, V1, V2, hint_code, hint_of, kind};
+use super::codes::{NONE, SchemaError, VERSION, hint_code, hint_of, kind};
 use super::records::{
-    ArchivedAttemptV1, ArchivedAttemptV2, ArchivedHostStateV1, ArchivedImportanceV1, ArchivedLinkStateV1,
-    ArchivedPaceV1, ArchivedReleaseV1, ArchivedTombstoneV1, AttemptV2, HostStateV1, ImportanceV1, LinkStateV1, PaceV1,
-    ReleaseV1, TombstoneV1, access, bytes_of, time_of,
+    ArchivedAttemptV1, ArchivedHostStateV1, ArchivedImportanceV1, ArchivedLinkStateV1, ArchivedPaceV1,
+    ArchivedReleaseV1, ArchivedTombstoneV1, AttemptV1, HostStateV1, ImportanceV1, LinkStateV1, PaceV1, ReleaseV1,
+    TombstoneV1, access, bytes_of, time_of,
 };
 use crate::backoff::LinkState;
 use crate::journal::entry::{
@@ -26,7 +26,7 @@ use fetchwise_types::attempt::Attempt;
 use fetchwise_types::heuristic::url::site_of;
 use fetchwise_types::time::Timestamp;
 
-/// Record as the log takes it, in the version that its kind is [written in](super::version_of).
+/// Record as the log takes it.
 #[derive(Debug)]
 pub(crate) struct EncodedRecord {
     pub(crate) kind: u16,
@@ -46,7 +46,7 @@ pub(crate) fn encode_attempt(attempt: &Attempt) -> Result<EncodedRecord, SchemaE
         kind: kind::ATTEMPT,
         key_hash,
         time: attempt.attempted_at,
-        payload: bytes_of(&AttemptV2::from(attempt))?,
+        payload: bytes_of(&AttemptV1::from(attempt))?,
     })
 }
 
@@ -135,9 +135,8 @@ pub(crate) fn encode(entry: &Entry) -> Result<EncodedRecord, SchemaError> {
 /// Decodes a record of any kind.
 pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, SchemaError> {
     Ok(match (kind, schema) {
-        (kind::ATTEMPT, V1) => Entry::Attempt(Attempt::try_from(access::<ArchivedAttemptV1<'_>>(payload)?)?),
-        (kind::ATTEMPT, V2) => Entry::Attempt(Attempt::try_from(access::<ArchivedAttemptV2<'_>>(payload)?)?),
-        (kind::LINK_STATE, V1) => {
+        (kind::ATTEMPT, VERSION) => Entry::Attempt(Attempt::try_from(access::<ArchivedAttemptV1<'_>>(payload)?)?),
+        (kind::LINK_STATE, VERSION) => {
             let v = access::<ArchivedLinkStateV1<'_>>(payload)?;
             let state = LinkState {
                 paused_until: v.paused_until.as_ref().copied().map(time_of),
@@ -149,17 +148,17 @@ pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, Sc
             let (link, domain) = (v.link.as_str().to_owned(), v.domain.as_str().to_owned());
             Entry::Link(LinkEntry { link, domain, state, at: time_of(v.at) })
         }
-        (kind::HOST_STATE, V1) => {
+        (kind::HOST_STATE, VERSION) => {
             let v = access::<ArchivedHostStateV1<'_>>(payload)?;
             let paused_until = v.paused_until.as_ref().copied().map(time_of);
             Entry::Host(HostEntry { domain: v.domain.as_str().to_owned(), paused_until, at: time_of(v.at) })
         }
-        (kind::PACE, V1) => {
+        (kind::PACE, VERSION) => {
             let v = access::<ArchivedPaceV1<'_>>(payload)?;
             let (name, at) = (v.name.as_str().to_owned(), time_of(v.at));
             Entry::Pace(PaceEntry { level: v.level, name, state: v.state, cause: v.cause, at })
         }
-        (kind::IMPORTANCE, V1) => {
+        (kind::IMPORTANCE, VERSION) => {
             let v = access::<ArchivedImportanceV1<'_>>(payload)?;
             Entry::Importance(ImportanceEntry {
                 kind: v.kind.as_str().to_owned(),
@@ -168,7 +167,7 @@ pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, Sc
                 at: time_of(v.at),
             })
         }
-        (kind::TOMBSTONE, V1) => {
+        (kind::TOMBSTONE, VERSION) => {
             let v = access::<ArchivedTombstoneV1<'_>>(payload)?;
             let target = match (v.domain.as_ref(), v.link.as_ref()) {
                 (Some(domain), None) => TombstoneTarget::Domain(domain.as_str().to_owned()),
@@ -177,7 +176,7 @@ pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, Sc
             };
             Entry::Tombstone(Tombstone { target, at: time_of(v.at) })
         }
-        (kind::RELEASE, V1) => {
+        (kind::RELEASE, VERSION) => {
             let v = access::<ArchivedReleaseV1<'_>>(payload)?;
             let target = match (v.domain.as_ref(), v.link.as_ref()) {
                 (Some(domain), None) => ReleaseTarget::Host(domain.as_str().to_owned()),
@@ -198,10 +197,7 @@ pub(crate) fn key_of_domain(domain: &str) -> u64 {
 #[cfg(test)]
 mod tests {
 
-    use super::super::codes::version_of;
-    use super::super::records::{
-        AttemptV1, FINGERPRINT_V1, FINGERPRINT_V2, FINGERPRINT_V3, FINGERPRINT_V4, RELEASED, fingerprint,
-    };
+    use super::super::records::fingerprint;
     use super::*;
     use fetchwise_types::attempt::error_kind::ErrorKind;
     use fetchwise_types::attempt::{Arm, ErrorType, Hint, Tag};
@@ -248,28 +244,17 @@ mod tests {
         let pace = PaceEntry { level: 1, name: "example.org".to_owned(), state: state_of_pace, cause: 2, at: T0 };
         let (kind, value) = ("suffix".to_owned(), Some(".pdf".to_owned()));
         vec![
-            ("attempt-full-v2", Entry::Attempt(full)),
-            ("attempt-own-v2", Entry::Attempt(own)),
-            ("link-v1", Entry::Link(LinkEntry { link: link.clone(), domain: "example.org".to_owned(), state, at: T0 })),
-            ("host-v1", Entry::Host(HostEntry { domain: "example.org".to_owned(), paused_until: Some(T0), at: T0 })),
-            ("importance-v1", Entry::Importance(ImportanceEntry { kind, value, importance: 0.5, at: T0 })),
-            ("tombstone-v1", Entry::Tombstone(Tombstone { target, at: T0 })),
-            ("pace-v1", Entry::Pace(pace)),
-            ("tombstone-link-v1", Entry::Tombstone(Tombstone { target: TombstoneTarget::Link(link.clone()), at: T0 })),
-            ("release-v1", Entry::Release(Release { target: ReleaseTarget::Host("example.org".to_owned()), at: T0 })),
-            ("release-link-v1", Entry::Release(Release { target: ReleaseTarget::Link(link), at: T0 })),
+            ("attempt-full", Entry::Attempt(full)),
+            ("attempt-own", Entry::Attempt(own)),
+            ("link", Entry::Link(LinkEntry { link: link.clone(), domain: "example.org".to_owned(), state, at: T0 })),
+            ("host", Entry::Host(HostEntry { domain: "example.org".to_owned(), paused_until: Some(T0), at: T0 })),
+            ("importance", Entry::Importance(ImportanceEntry { kind, value, importance: 0.5, at: T0 })),
+            ("tombstone", Entry::Tombstone(Tombstone { target, at: T0 })),
+            ("pace", Entry::Pace(pace)),
+            ("tombstone-link", Entry::Tombstone(Tombstone { target: TombstoneTarget::Link(link.clone()), at: T0 })),
+            ("release", Entry::Release(Release { target: ReleaseTarget::Host("example.org".to_owned()), at: T0 })),
+            ("release-link", Entry::Release(Release { target: ReleaseTarget::Link(link), at: T0 })),
         ]
-    }
-
-    /// Returns the attempts of version 1: the same ones without the fields of version 2.
-    fn attempts_v1() -> Vec<(String, Attempt)> {
-        let attempts = one_of_each().into_iter().filter_map(|(name, entry)| match entry {
-            Entry::Attempt(attempt) => {
-                Some((name.replace("v2", "v1"), Attempt { rule: None, confidence: None, arm: None, ..attempt }))
-            }
-            _ => None,
-        });
-        attempts.collect()
     }
 
     fn encode(entry: &Entry) -> EncodedRecord {
@@ -305,41 +290,8 @@ mod tests {
                 std::fs::write(&path, &encoded.payload).unwrap();
             }
             let bytes = read_golden(name);
-            assert_eq!(decode(encoded.kind, version_of(encoded.kind), &bytes).unwrap(), entry, "{name}");
+            assert_eq!(decode(encoded.kind, VERSION, &bytes).unwrap(), entry, "{name}");
             assert_eq!(&encoded.payload[..], &bytes[..], "{name}");
-        }
-    }
-
-    #[test]
-    fn attempts_of_version_1_lack_the_fields_of_version_2() {
-        for (name, attempt) in attempts_v1() {
-            let bytes = read_golden(&name);
-            assert_eq!(&bytes_of(&AttemptV1::from(&attempt)).unwrap()[..], &bytes[..], "{name}");
-            let view = super::super::view::attempt(kind::ATTEMPT, V1, &bytes).unwrap().unwrap();
-            assert_eq!(
-                (view.id(), view.link(), view.domain()),
-                (attempt.id, attempt.link.as_str(), Some("example.org"))
-            );
-            assert_eq!(decode(kind::ATTEMPT, V1, &bytes).unwrap(), Entry::Attempt(attempt), "{name}");
-        }
-    }
-
-    #[test]
-    fn both_versions_of_an_attempt_look_the_same_to_evidence() {
-        use super::super::view::{ClampedAttempt, attempt};
-        use crate::evidence::Observation;
-        for ((_, old), (name, new)) in attempts_v1().into_iter().zip(one_of_each()) {
-            let (old, new) = (bytes_of(&AttemptV1::from(&old)).unwrap(), encode(&new).payload);
-            let seen = [(V1, &old), (V2, &new)].map(|(schema, bytes)| {
-                let view = attempt(kind::ATTEMPT, schema, bytes).unwrap().unwrap();
-                let mut heuristics = Vec::new();
-                let clamped = ClampedAttempt(view, T0);
-                clamped.each_heuristic(&mut |kind, value| heuristics.push((kind.to_owned(), value.to_owned())));
-                let facts = clamped.fields();
-                let ended = (facts.weight, facts.success, facts.is_banned, facts.duration_ms, facts.hint);
-                (view.id(), view.link().to_owned(), facts.url.to_owned(), facts.fetcher.to_owned(), ended, heuristics)
-            });
-            assert_eq!(seen[0], seen[1], "{name}");
         }
     }
 
@@ -347,17 +299,6 @@ mod tests {
         let mut bytes = AlignedVec::new();
         bytes.extend_from_slice(&std::fs::read(golden(&format!("{name}.bin"))).unwrap());
         bytes
-    }
-
-    #[cfg(feature = "json")]
-    #[test]
-    fn golden_json_of_version_1_is_imported_as_the_same_attempts() {
-        for (name, mut attempt) in attempts_v1() {
-            let line = std::fs::read_to_string(golden(&format!("{name}.json"))).unwrap();
-            // An import sorts headers by name.
-            attempt.response_headers.sort_by(|a, b| a.name.cmp(&b.name));
-            assert_eq!(fetchwise_types::attempt::json::from_json_line(&line, T0).unwrap().0, attempt, "{name}");
-        }
     }
 
     #[cfg(feature = "json")]
@@ -374,18 +315,18 @@ mod tests {
         }
     }
 
+    /// Fails if another crate of the dependency graph has changed the rkyv format, or somebody a released layout.
     #[test]
-    fn the_layout_is_one_that_was_released() {
-        // A new version of a record adds the fingerprint of its layout to the list, and removes none.
-        assert!(RELEASED.contains(&fingerprint()), "{:#04x?}", fingerprint());
-        assert_eq!(RELEASED, [FINGERPRINT_V1, FINGERPRINT_V2, FINGERPRINT_V3, FINGERPRINT_V4]);
+    fn the_layout_is_the_released_one() {
+        let released = [0xe3, 0xa1, 0xcc, 0x93, 0x93, 0x87, 0x9f, 0xf4, 0x1c, 0xfb, 0xca, 0x34, 0xe6, 0x7d, 0xf5, 0x8d];
+        assert_eq!(fingerprint(), released, "{:#04x?}", fingerprint());
     }
 
     #[test]
     fn newer_versions_are_reported_as_newer() {
         let encoded = encode(&one_of_each()[0].1);
-        assert!(matches!(decode(1, 3, &encoded.payload), Err(SchemaError::Newer { kind: 1, schema: 3 })));
-        assert!(matches!(super::super::view::attempt(1, 3, &encoded.payload), Err(SchemaError::Newer { .. })));
+        assert!(matches!(decode(1, 2, &encoded.payload), Err(SchemaError::Newer { kind: 1, schema: 2 })));
+        assert!(matches!(super::super::view::attempt(1, 2, &encoded.payload), Err(SchemaError::Newer { .. })));
         assert!((2..=7).all(|kind| matches!(decode(kind, 2, &encoded.payload), Err(SchemaError::Newer { .. }))));
         assert!(matches!(decode(77, 1, &encoded.payload), Err(SchemaError::Newer { kind: 77, .. })));
     }
@@ -401,11 +342,9 @@ mod tests {
                 let at = usize::from(at) % bytes.len();
                 bytes[at] ^= 1 << bit;
             }
-            for schema in [V1, V2] {
-                let _ = decode(encoded.kind, schema, &bytes);
-                let _ = decode(encoded.kind, schema, &bytes[..bytes.len() / 2]);
-                let _ = super::super::view::attempt(encoded.kind, schema, &bytes);
-            }
+            let _ = decode(encoded.kind, VERSION, &bytes);
+            let _ = decode(encoded.kind, VERSION, &bytes[..bytes.len() / 2]);
+            let _ = super::super::view::attempt(encoded.kind, VERSION, &bytes);
         }
     }
 }

@@ -24,15 +24,8 @@ pub(crate) mod kind {
     pub(crate) const RELEASE: u16 = 7;
 }
 
-/// First schema version of every kind.
-pub(super) const V1: u16 = 1;
-/// Second schema version, of attempts only.
-pub(super) const V2: u16 = 2;
-
-/// Returns the schema version in which this release writes records of `kind`.
-pub(crate) const fn version_of(kind: u16) -> u16 {
-    if kind == kind::ATTEMPT { V2 } else { V1 }
-}
+/// Schema version of the records of every kind, and of blocks of attempts.
+pub(crate) const VERSION: u16 = 1;
 
 /// Error of a record that does not match its kind.
 #[derive(Debug, thiserror::Error)]

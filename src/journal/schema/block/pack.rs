@@ -13,12 +13,12 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hash, RandomState};
 
 use fetchwise_log::{PackedBlock, RecordRef, put_varint};
 
-use super::super::codes::{OTHER, V2, kind};
-use super::super::records::{ArchivedAttemptV2, access, bytes_of};
+use super::super::codes::{OTHER, VERSION, kind};
+use super::super::records::{ArchivedAttemptV1, access, bytes_of};
 use super::column::{put_name, put_signed, put_text};
 use super::layout::{
-    COLUMNS, FLOATS, HotV3, ID_TIMES, LITERAL_LENS, LITERALS, NUMBERS, OutcomeV3, SHAPE_TABLE, SHAPES, URL_LENS, URLS,
-    V3, WHOLE, op,
+    COLUMNS, FLOATS, HotV1, ID_TIMES, LITERAL_LENS, LITERALS, NUMBERS, OutcomeV1, SHAPE_TABLE, SHAPES, URL_LENS, URLS,
+    WHOLE, op,
 };
 use super::url_parts::{host, section};
 use crate::evidence::PrehashedHasher;
@@ -28,47 +28,41 @@ const SHAPE_TEXTS: u32 = 48;
 
 /// An attempt that fits the columns.
 pub(super) struct Row<'a> {
-    attempt: &'a ArchivedAttemptV2<'a>,
+    attempt: &'a ArchivedAttemptV1<'a>,
     key_hash: u64,
 }
 
 impl<'a> Row<'a> {
     pub(super) fn of(record: &RecordRef<'a>) -> Option<Self> {
-        let is_attempt = (record.kind, record.schema) == (kind::ATTEMPT, V2);
-        let attempt = is_attempt.then(|| access::<ArchivedAttemptV2<'_>>(record.payload).ok())??;
-        u32::try_from(attempt.v1.duration_ms.to_native()).ok()?;
+        let is_attempt = (record.kind, record.schema) == (kind::ATTEMPT, VERSION);
+        let attempt = is_attempt.then(|| access::<ArchivedAttemptV1<'_>>(record.payload).ok())??;
+        u32::try_from(attempt.duration_ms.to_native()).ok()?;
         Some(Self { attempt, key_hash: record.key_hash })
     }
 
     fn at(&self) -> i64 {
-        self.attempt.v1.attempted_at.to_native()
+        self.attempt.attempted_at.to_native()
     }
 
     /// The time in its id, ms.
     fn id_time(&self) -> i64 {
         let mut bytes = [0; 8];
-        bytes[2..].copy_from_slice(&self.attempt.v1.id[..6]);
+        bytes[2..].copy_from_slice(&self.attempt.id[..6]);
         i64::from_be_bytes(bytes)
     }
 
     /// Texts of its outcome.
     fn names(&self) -> [&'a str; 5] {
-        let v1 = &self.attempt.v1;
-        let shadow = v1.shadow_fetcher.as_ref().map_or("", |name| name.as_str());
-        [
-            v1.fetcher.as_str(),
-            v1.error_other.as_str(),
-            v1.source_other.as_str(),
-            self.attempt.rule_other.as_str(),
-            shadow,
-        ]
+        let a = self.attempt;
+        let shadow = a.shadow_fetcher.as_ref().map_or("", |name| name.as_str());
+        [a.fetcher.as_str(), a.error_other.as_str(), a.source_other.as_str(), self.attempt.rule_other.as_str(), shadow]
     }
 
     /// The outcome, with its weight as bits so that it can be compared.
     fn outcome(&self, names: [u32; 5]) -> Outcome {
-        let (v1, v2) = (&self.attempt.v1, self.attempt);
-        let codes = [v1.error, v1.source, v1.hint, v2.rule, v2.arm, u8::from(v1.success), u8::from(v1.is_banned)];
-        (v1.weight.to_native().to_bits(), names, v1.try_no.to_native(), v1.http_status.to_native(), codes)
+        let a = self.attempt;
+        let codes = [a.error, a.source, a.hint, a.rule, a.arm, u8::from(a.success), u8::from(a.is_banned)];
+        (a.weight.to_native().to_bits(), names, a.try_no.to_native(), a.http_status.to_native(), codes)
     }
 }
 
@@ -146,11 +140,11 @@ impl<'a> Findings<'a> {
                 name => see(name, true) + 1,
             }));
             let mut text = |value| Found::Text(see(value, false));
-            let v1 = &row.attempt.v1;
-            values.extend(v1.response_headers.iter().map(|header| text(header.value.as_str())));
-            let (url, host) = (v1.url.as_str(), host(v1.url.as_str()));
+            let a = row.attempt;
+            values.extend(a.response_headers.iter().map(|header| text(header.value.as_str())));
+            let (url, host) = (a.url.as_str(), host(a.url.as_str()));
             earlier.clear();
-            for tag in v1.heuristics.iter() {
+            for tag in a.heuristics.iter() {
                 let value = tag.value.as_str();
                 values.push(derive(value, url, host, &earlier).map_or_else(|| text(value), Found::Derived));
                 earlier.push(value);
@@ -193,7 +187,7 @@ impl Packer {
         let (mut keys, mut outcomes) = (KeyNumbering::new(), Numbering::<Outcome>::new());
         keys.numbers.reserve(rows.len());
         let (mut shapes, mut shape) = (Numbering::<Vec<u8>>::new(), Vec::new());
-        let mut hot = HotV3 {
+        let mut hot = HotV1 {
             base_ms,
             texts: texts.iter().map(|text| (*text).to_owned()).collect(),
             keys: Vec::new(),
@@ -212,18 +206,18 @@ impl Packer {
                 packer.put_whole(record);
                 continue;
             };
-            let v1 = &row.attempt.v1;
+            let a = row.attempt;
             match is_wide {
                 true => hot.wide_at.push(row.at()),
                 false => hot.at.push(u32::try_from(row.at() - base_ms).ok()?),
             }
-            hot.took.push(u32::try_from(v1.duration_ms.to_native()).ok()?);
+            hot.took.push(u32::try_from(a.duration_ms.to_native()).ok()?);
             hot.key.push(u16::try_from(keys.number(&row.key_hash)).ok()?);
             let outcome = row.outcome(names.next()?);
             hot.outcome.push(u16::try_from(outcomes.number(&outcome)).ok()?);
-            hot.id.push(*v1.id.last_chunk()?);
+            hot.id.push(*a.id.last_chunk()?);
             put_signed(&mut packer.cold[ID_TIMES], row.id_time().wrapping_sub(row.at()));
-            put_text(&mut packer.cold, (URL_LENS, URLS), v1.url.as_str());
+            put_text(&mut packer.cold, (URL_LENS, URLS), a.url.as_str());
             shape.clear();
             packer.put_shape(row, &mut values, &mut shape)?;
             put_varint(&mut packer.cold[SHAPES], shapes.number(&shape[..]) as u64);
@@ -233,14 +227,14 @@ impl Packer {
             packer.cold[SHAPE_TABLE].extend_from_slice(shape);
         }
         hot.keys = keys.all;
-        hot.outcomes = outcomes.all.into_iter().map(OutcomeV3::from).collect();
+        hot.outcomes = outcomes.all.into_iter().map(OutcomeV1::from).collect();
         let mut cold = Vec::with_capacity(packer.cold.iter().map(|column| column.len() + 4).sum());
         for column in &packer.cold {
             cold.extend_from_slice(&u32::try_from(column.len()).ok()?.to_le_bytes());
             cold.extend_from_slice(column);
         }
         let hot = bytes_of(&hot).ok()?.to_vec();
-        Some(PackedBlock { schema: V3, hot, cold })
+        Some(PackedBlock { schema: VERSION, hot, cold })
     }
 
     fn put_whole(&mut self, record: &RecordRef<'_>) {
@@ -255,23 +249,23 @@ impl Packer {
     /// Appends to `shape` which headers and heuristics an attempt has, and how their values are found. What differs
     /// between attempts of one shape goes to other columns.
     fn put_shape(&mut self, row: &Row<'_>, found: &mut impl Iterator<Item = Found>, shape: &mut Vec<u8>) -> Option<()> {
-        let (v1, v2) = (&row.attempt.v1, row.attempt);
-        shape.push(u8::from(v1.link.is_some()));
-        if let Some(link) = v1.link.as_ref() {
+        let a = row.attempt;
+        shape.push(u8::from(a.link.is_some()));
+        if let Some(link) = a.link.as_ref() {
             put_text(&mut self.cold, (LITERAL_LENS, LITERALS), link.as_str());
         }
-        let floats = [v1.propensity.as_ref(), v2.confidence.as_ref()];
+        let floats = [a.propensity.as_ref(), a.confidence.as_ref()];
         for value in floats.map(|value| value.map(|value| value.to_native())) {
             shape.push(u8::from(value.is_some()));
             self.cold[FLOATS].extend(value.iter().flat_map(|value| value.to_le_bytes()));
         }
-        put_varint(shape, v1.response_headers.len() as u64);
-        for header in v1.response_headers.iter() {
+        put_varint(shape, a.response_headers.len() as u64);
+        for header in a.response_headers.iter() {
             put_name(shape, header.name.as_str());
             self.put_value(shape, header.value.as_str(), found.next()?);
         }
-        put_varint(shape, v1.heuristics.len() as u64);
-        for tag in v1.heuristics.iter() {
+        put_varint(shape, a.heuristics.len() as u64);
+        for tag in a.heuristics.iter() {
             shape.push(tag.kind);
             if tag.kind == OTHER {
                 put_name(shape, tag.kind_other.as_str());
@@ -310,7 +304,7 @@ impl Packer {
 
 type Outcome = (u64, [u32; 5], u32, u16, [u8; 7]);
 
-impl From<Outcome> for OutcomeV3 {
+impl From<Outcome> for OutcomeV1 {
     fn from((weight, names, try_no, http_status, codes): Outcome) -> Self {
         let [fetcher, error_other, source_other, rule_other, shadow_fetcher] = names;
         let [error, source, hint, rule, arm, success, is_banned] = codes;

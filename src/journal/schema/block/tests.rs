@@ -12,9 +12,9 @@ use uuid::Uuid;
 use fetchwise_log::OwnedBlock;
 
 use super::super::codec::{decode, encode_attempt, encode_host};
-use super::super::codes::{SchemaError, V1, V2};
+use super::super::codes::{SchemaError, VERSION};
 use super::super::columns::{AttemptColumns, ColumnsRecord, RowBuffer, RowError};
-use super::super::records::{AttemptV1, access, bytes_of};
+use super::super::records::access;
 use super::super::view::{self, ClampedAttempt};
 use super::*;
 use crate::evidence::Observation;
@@ -32,7 +32,7 @@ type Stored = (u16, u16, u64, Vec<u8>);
 
 fn stored(attempt: &Attempt) -> Stored {
     let encoded = encode_attempt(attempt).unwrap();
-    (encoded.kind, V2, encoded.key_hash, encoded.payload.to_vec())
+    (encoded.kind, VERSION, encoded.key_hash, encoded.payload.to_vec())
 }
 
 /// Packs and unpacks records; returns them and the block.
@@ -126,7 +126,7 @@ fn attempt(n: u64) -> Attempt {
 fn a_golden_block_unpacks_to_the_same_records_and_is_packed_to_the_same_bytes() {
     let mut records: Vec<Stored> = (0..20).map(attempt).map(|attempt| stored(&attempt)).collect();
     let host = encode_host("example.org", Some(T0), T0).unwrap();
-    records.insert(7, (host.kind, V1, host.key_hash, host.payload.to_vec()));
+    records.insert(7, (host.kind, VERSION, host.key_hash, host.payload.to_vec()));
     let mut rich = attempt(3);
     rich.link = "article 17".to_owned();
     rich.response_headers = vec![Header::new("Server", "cloudflare"), Header::new("CF-Ray", "8a1b2c3d4e5f-FRA")];
@@ -144,7 +144,7 @@ fn a_golden_block_unpacks_to_the_same_records_and_is_packed_to_the_same_bytes() 
     let packed = packed.unwrap();
     assert!(back == records);
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/blocks");
-    for (name, bytes) in [("attempts-v3.hot", &packed.hot), ("attempts-v3.cold", &packed.cold)] {
+    for (name, bytes) in [("attempts.hot", &packed.hot), ("attempts.cold", &packed.cold)] {
         if std::env::var_os("FETCHWISE_BLESS").is_some() && !dir.join(name).exists() {
             std::fs::create_dir_all(&dir).unwrap();
             std::fs::write(dir.join(name), bytes).unwrap();
@@ -161,7 +161,7 @@ fn a_block_of_ordinary_attempts_is_small_and_holds_none_of_them_whole() {
     let packed = packed.unwrap();
     let mut hot = rkyv::util::AlignedVec::<16>::new();
     hot.extend_from_slice(&packed.hot);
-    assert!(access::<ArchivedHotV3>(&hot).unwrap().whole.is_empty());
+    assert!(access::<ArchivedHotV1>(&hot).unwrap().whole.is_empty());
     assert!(packed.hot.len() < 33_000, "{}", packed.hot.len());
     // The whole way, with the compression of the log.
     let dir = tempfile::tempdir().unwrap();
@@ -198,24 +198,16 @@ fn pack(dir: &Path) {
 #[test]
 fn a_layout_of_a_newer_release_is_refused_as_such() {
     let (_, packed) = round(&[stored(&attempt(1))]);
-    let newer = PackedBlock { schema: V3 + 1, ..packed.unwrap() };
+    let newer = PackedBlock { schema: VERSION + 1, ..packed.unwrap() };
     assert!(matches!(unpacked(&newer, 1), Err(UnpackError::Newer(_))));
 }
 
-/// Journal of attempts in records of version 1, records of version 2 and, if `packs`, blocks: (its directory,
-/// attempts).
+/// Journal of attempts in records and, if `packs`, blocks: (its directory, attempts).
 fn mixed(packs: bool) -> (tempfile::TempDir, Vec<Attempt>) {
     let dir = tempfile::tempdir().unwrap();
     let all: Vec<Attempt> = (0..900).map(attempt).collect();
     for (session, some) in all.chunks(300).enumerate() {
-        let as_written = |(n, attempt): (usize, &Attempt)| {
-            let (kind, schema, key_hash, payload) = stored(attempt);
-            match n % 3 {
-                1 => (kind, V1, key_hash, bytes_of(&AttemptV1::from(attempt)).unwrap().to_vec()),
-                _ => (kind, schema, key_hash, payload),
-            }
-        };
-        let records: Vec<Stored> = some.iter().enumerate().map(as_written).collect();
+        let records: Vec<Stored> = some.iter().map(stored).collect();
         append(dir.path(), &records);
         if session == 1 && packs {
             pack(dir.path());

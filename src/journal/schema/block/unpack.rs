@@ -11,11 +11,11 @@ use std::borrow::Cow;
 use fetchwise_log::{Block, RecordRef, UnpackError};
 use rkyv::util::AlignedVec;
 
-use super::super::codes::{NONE, OTHER, V2, kind};
-use super::super::records::{AttemptV1, AttemptV2, HeaderV1, TagV1, access, bytes_in};
+use super::super::codes::{NONE, OTHER, VERSION, kind};
+use super::super::records::{AttemptV1, HeaderV1, TagV1, access, bytes_in};
 use super::column::Column;
 use super::layout::{
-    ArchivedHotV3, COLUMNS, FLOATS, ID_TIMES, LITERAL_LENS, LITERALS, MAX_VALUE_BYTES, NUMBERS, SHAPE_TABLE, SHAPES,
+    ArchivedHotV1, COLUMNS, FLOATS, ID_TIMES, LITERAL_LENS, LITERALS, MAX_VALUE_BYTES, NUMBERS, SHAPE_TABLE, SHAPES,
     URL_LENS, URLS, WHOLE, op,
 };
 use super::url_parts::{host, section};
@@ -36,7 +36,7 @@ struct Unpacker<'a> {
 }
 
 pub(super) fn unpack(block: &Block<'_>, f: &mut dyn FnMut(RecordRef<'_>)) -> Result<(), UnpackError> {
-    let hot = access::<ArchivedHotV3>(block.hot).map_err(|_| UnpackError::Bad)?;
+    let hot = access::<ArchivedHotV1>(block.hot).map_err(|_| UnpackError::Bad)?;
     let mut rest = Column(block.cold);
     let mut cold = [Column::default(); COLUMNS];
     for column in &mut cold {
@@ -64,7 +64,7 @@ pub(super) fn unpack(block: &Block<'_>, f: &mut dyn FnMut(RecordRef<'_>)) -> Res
         payload.clear();
         payload = bytes_in(&attempt, payload).map_err(|_| UnpackError::Bad)?;
         let key_hash = get(&hot.keys, key)?.to_native();
-        f(RecordRef { kind: kind::ATTEMPT, schema: V2, key_hash, payload: &payload });
+        f(RecordRef { kind: kind::ATTEMPT, schema: VERSION, key_hash, payload: &payload });
         row += 1;
     }
     let is_read = columns.cold.iter().all(|column| column.0.is_empty());
@@ -101,10 +101,10 @@ impl<'a> Unpacker<'a> {
 
     fn attempt(
         &mut self,
-        hot: &ArchivedHotV3,
+        hot: &ArchivedHotV1,
         row: usize,
         mut shape: Column<'a>,
-    ) -> Result<AttemptV2<'a>, UnpackError> {
+    ) -> Result<AttemptV1<'a>, UnpackError> {
         let place = usize::from(get(&hot.outcome, row)?.to_native());
         let outcome = hot.outcomes.get(place).ok_or(UnpackError::Bad)?;
         let attempted_at = match hot.wide_at.get(row) {
@@ -145,33 +145,31 @@ impl<'a> Unpacker<'a> {
             heuristics.push(TagV1 { kind, kind_other, value, importance });
         }
         let text = |number| self.text(number).map(|text| Cow::Borrowed(text.unwrap_or_default()));
-        Ok(AttemptV2 {
-            v1: AttemptV1 {
-                id,
-                attempted_at,
-                duration_ms: u64::from(get(&hot.took, row)?.to_native()),
-                weight: outcome.weight.to_native(),
-                propensity,
-                link,
-                url: Cow::Borrowed(url),
-                fetcher: text(outcome.fetcher)?,
-                error_other: text(outcome.error_other)?,
-                source_other: text(outcome.source_other)?,
-                shadow_fetcher: self.text(outcome.shadow_fetcher)?.map(Cow::Borrowed),
-                response_headers,
-                heuristics,
-                try_no: outcome.try_no.to_native(),
-                http_status: outcome.http_status.to_native(),
-                success: outcome.success != NONE,
-                is_banned: outcome.is_banned != NONE,
-                error: outcome.error,
-                source: outcome.source,
-                hint: outcome.hint,
-            },
+        Ok(AttemptV1 {
+            id,
+            attempted_at,
+            duration_ms: u64::from(get(&hot.took, row)?.to_native()),
+            weight: outcome.weight.to_native(),
+            propensity,
             confidence,
+            link,
+            url: Cow::Borrowed(url),
+            fetcher: text(outcome.fetcher)?,
+            error_other: text(outcome.error_other)?,
+            source_other: text(outcome.source_other)?,
             rule_other: text(outcome.rule_other)?,
+            shadow_fetcher: self.text(outcome.shadow_fetcher)?.map(Cow::Borrowed),
+            response_headers,
+            heuristics,
+            try_no: outcome.try_no.to_native(),
+            http_status: outcome.http_status.to_native(),
+            success: outcome.success != NONE,
+            is_banned: outcome.is_banned != NONE,
+            error: outcome.error,
+            source: outcome.source,
             rule: outcome.rule,
             arm: outcome.arm,
+            hint: outcome.hint,
         })
     }
 

@@ -225,7 +225,7 @@ fn attempt(fields: Fields, now: Timestamp, notes: &mut Notes) -> Result<Attempt,
     let success = fields.success.ok_or_else(|| missing("success"))?;
     let At { at, is_number } = fields.attempted_at.ok_or_else(|| missing("attempted_at"))?;
     notes.looks_like_seconds = is_number && (1_000_000_000..LOOKS_LIKE_SECONDS_BEFORE).contains(&at.as_millis());
-    let error_type = fields.error_type.map(|name| ErrorType::from_name(renamed(&name)));
+    let error_type = fields.error_type.map(|name| ErrorType::from_name(&name));
     check_end(success, error_type.as_ref(), fields.is_banned)?;
     let kind = error_type.as_ref().and_then(ErrorType::kind);
     // A link that is a URL loses its user info, as the URL does; any other name is the caller's.
@@ -298,18 +298,9 @@ fn source(name: String) -> Cow<'static, str> {
 
 /// Returns the rule, borrowed if this crate knows it.
 fn rule(name: String) -> Cow<'static, str> {
-    match renamed(&name).parse::<Rule>() {
+    match name.parse::<Rule>() {
         Ok(rule) => Cow::Borrowed(rule.name()),
         Err(_) => Cow::Owned(name),
-    }
-}
-
-/// Returns today's name of a rule or an error type. Lines that were exported before the names changed are still read.
-fn renamed(name: &str) -> &str {
-    match name {
-        "tried_all_the_same" => "impassable_try",
-        "no_fetcher_gets_past" => "no_viable_fetcher",
-        name => name,
     }
 }
 
@@ -432,9 +423,6 @@ mod tests {
         let a = read_ok(&line(r#","rule":"explore","confidence":0.25,"arm":"legacy""#));
         assert_eq!((a.rule.as_deref(), a.confidence, a.arm), (Some("explore"), Some(0.25), Some(Arm::Legacy)));
         assert_eq!(read_ok(&line(r#","rule":"my own""#)).rule.as_deref(), Some("my own"));
-        let old = read_ok(&line(r#","rule":"tried_all_the_same","error_type":"no_fetcher_gets_past""#));
-        assert_eq!(old.rule.as_deref(), Some("impassable_try"));
-        assert_eq!(old.error_type.as_ref().map(ErrorType::name), Some("no_viable_fetcher"));
         let none = read_ok(&line(r#","rule":"","confidence":null,"arm":null"#));
         assert_eq!((none.rule, none.confidence, none.arm), (None, None, None));
     }
