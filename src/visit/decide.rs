@@ -7,8 +7,8 @@ use std::time::Duration;
 use url::Url;
 
 use super::passage::Passage;
-use super::step::{End, FetchClaims, FetcherTrial, HostTrial, Step, VisitOutcome, Wait, WaitReason, WaitScope};
-use super::{NextStep, Visit, redirect_target};
+use super::step::{FetchClaims, FetcherTrial, HostTrial, Step, VisitOutcome, Wait, WaitReason, WaitScope};
+use super::{NextStep, Visit};
 use crate::backoff::LinkState;
 use crate::pause_coordination::TrialPermission;
 use crate::router::{Mode, Routed};
@@ -51,7 +51,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 Err(NoSelection::Wait(wait)) => return Step::Wait(wait),
                 Err(NoSelection::Retry) => continue,
             };
-            if host == HostRisk::AtRisk && self.attempts == 0 && !self.passage.has_trial_of(self.domain()) {
+            if host == HostRisk::AtRisk && self.tried.attempts == 0 && !self.passage.has_trial_of(self.domain()) {
                 let domain: Box<str> = self.domain().into();
                 match self.passage.admit(&domain, now) {
                     HostAdmission::Open => {}
@@ -75,20 +75,20 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                     BreakerTrial::Taken => continue,
                 }
             }
-            if selection.source == Source::Probe && self.attempts == 0 {
-                if let Some(follower) = self.following.take() {
+            if selection.source == Source::Probe && self.tried.attempts == 0 {
+                if let Some(follower) = self.probe.following.take() {
                     // Listen before the check, so that an end in between is not missed.
                     let listener = follower.listen();
                     match follower.verdict() {
                         None if follower.expected_by() > now => {
                             let wait = Wait::following(&follower, listener, WaitReason::Probe);
-                            self.following = Some(follower);
+                            self.probe.following = Some(follower);
                             return Step::Wait(wait);
                         }
-                        verdict => self.followed = verdict == Some(true),
+                        verdict => self.probe.followed = verdict == Some(true),
                     }
                 }
-                if self.followed {
+                if self.probe.followed {
                     (selection.source, selection.rule) = (Source::Inferred, Rule::SharedProbe);
                 } else {
                     let settings = self.selector.visit_settings();
@@ -96,7 +96,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                     match self.selector.state().probes.join(self.domain(), now, expected_by) {
                         FlightRole::Leader(lead) => claims.lead = Some(lead),
                         FlightRole::Follower(follower) => {
-                            self.following = Some(follower);
+                            self.probe.following = Some(follower);
                             continue;
                         }
                     }
@@ -114,28 +114,28 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Calls the router (for the first attempt) or the selector (for later ones) once.
     fn select_once(&mut self, now: Timestamp) -> Result<(Selection, HostRisk), NoSelection> {
-        let first = self.attempts == 0;
+        let first = self.tried.attempts == 0;
         let state = self.selector.state();
         // Another visit of the same link may have ended while this one waited.
         let link = state.links.get(self.link_name());
         if first {
-            self.hint = link.hint;
+            self.tried.hint = link.hint;
         }
-        let known = self.caller_heuristics.clone();
+        let known = self.options.heuristics.clone();
         let context = SelectContext {
             now,
             // The pause was checked before the first attempt; this visit's own failures do not stop it half way.
             link: if first { link } else { LinkState { paused_until: None, ..link } },
-            hint: self.hint,
-            excluded: self.excluded,
-            attempts: self.attempts,
-            wanted: self.wanted.filter(|id| first && !self.excluded.contains(*id)),
+            hint: self.tried.hint,
+            excluded: self.tried.excluded,
+            attempts: self.tried.attempts,
+            wanted: self.options.preferred.filter(|id| first && !self.tried.excluded.contains(*id)),
             host_trial: self.passage.has_trial_of(self.decided_domain()),
             heuristics: known.as_deref().unwrap_or_default(),
         };
         let (decision, host) = if first { self.route(&context)? } else { self.select(&context)? };
         match decision {
-            Decision::Selected(selection) if !self.excluded.contains(selection.fetcher) => Ok((selection, host)),
+            Decision::Selected(selection) if !self.tried.excluded.contains(selection.fetcher) => Ok((selection, host)),
             Decision::Selected(selection) => {
                 let name = self.selector.fetcher_name(selection.fetcher);
                 self.last.message = format!("{name} is not available");
@@ -158,30 +158,32 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     fn select(&self, context: &SelectContext<'_>) -> Result<(Decision, HostRisk), NoSelection> {
         // The URL was checked when the visit began. After a failure at another host, that host's evidence decides.
-        let url = self.landed.as_deref().filter(|_| self.attempts > 0).unwrap_or_else(|| self.url.borrow());
+        let url =
+            self.redirects.landed.as_deref().filter(|_| self.tried.attempts > 0).unwrap_or_else(|| self.url.borrow());
         self.selector.select_with_host_risk(url, context).map_err(|_| NoSelection::Ended(VisitOutcome::NoFetcher))
     }
 
     /// Returns whether the crawl's policy leaves the host that the last decision was about.
     fn is_left_by_policy(&self, now: Timestamp) -> bool {
-        let url = self.landed.as_deref().filter(|_| self.attempts > 0).unwrap_or_else(|| self.url.borrow());
+        let url =
+            self.redirects.landed.as_deref().filter(|_| self.tried.attempts > 0).unwrap_or_else(|| self.url.borrow());
         self.selector.is_left_by_policy(url, now)
     }
 
     /// Returns the domain whose evidence the next decision reads.
     fn decided_domain(&self) -> &str {
-        if self.attempts > 0 { self.host() } else { self.domain() }
+        if self.tried.attempts > 0 { self.host() } else { self.domain() }
     }
 
     fn route(&mut self, context: &SelectContext<'_>) -> Result<(Decision, HostRisk), NoSelection> {
-        if self.learning.is_none() && self.selector.is_only_learning() {
-            (self.arm, self.shadow) = (None, None);
+        if self.options.learning.is_none() && self.selector.is_only_learning() {
+            (self.tried.arm, self.tried.shadow) = (None, None);
             return self.select(context);
         }
-        match self.selector.route_uncounted(self.url.borrow(), context, self.learning) {
+        match self.selector.route_uncounted(self.url.borrow(), context, self.options.learning) {
             Ok(Routed { decision, arm, shadow }) => {
                 let arm = if arm == Mode::Legacy { Arm::Legacy } else { Arm::Learning };
-                (self.arm, self.shadow) = (Some(arm), shadow);
+                (self.tried.arm, self.tried.shadow) = (Some(arm), shadow);
                 Ok((decision, HostRisk::AtRisk))
             }
             Err(error) => {
@@ -197,7 +199,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         match self.last.error.take() {
             Some(error) => NoSelection::Failed(error),
             None => {
-                if let Some(why) = self.unavailable.take() {
+                if let Some(why) = self.tried.unavailable.take() {
                     self.last.message = why;
                 } else if self.last.message.is_empty() {
                     self.last.message = "no configured fetcher is available".to_owned();
@@ -216,58 +218,6 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             None if self.selector.host_pause(domain) != Some(until) => NoSelection::Retry,
             None => NoSelection::Ended(VisitOutcome::Paused { until, whom: WaitScope::Host }),
         }
-    }
-
-    /// Ends the visit.
-    pub(super) fn end(&mut self, how: VisitOutcome, now: Timestamp) -> End {
-        // Followers of a trial without a verdict continue at once.
-        self.passage.host_trial = None;
-        let last = std::mem::take(&mut self.last);
-        let (mut source, mut message, mut paused_until) = (last.source, last.message, None);
-        if let VisitOutcome::Paused { until, whom } = how {
-            let left = until.since(now);
-            message = match whom {
-                WaitScope::Pace => format!("the host's pace admits no request for another {:.1} s", left.as_secs_f64()),
-                WaitScope::Host if let Some(target) = self.redirected.as_deref() => format!(
-                    "the host {}, to which the URL redirects, is paused for another {} s",
-                    redirect_target::domain(target),
-                    left.as_secs()
-                ),
-                whom => format!("the {whom} is paused for another {} s", left.as_secs()),
-            };
-            source = Some(Source::Paused);
-            paused_until = Some(until);
-        } else if matches!(how, VisitOutcome::Failed(_) | VisitOutcome::NoViableFetcher { .. }) {
-            paused_until = self.selector.state().links.get(self.link_name()).pause_at(now);
-        }
-        #[cfg(feature = "metrics")]
-        self.count_end(&how, now);
-        let (name, error) = match &how {
-            VisitOutcome::Delivered => ("delivered", None),
-            VisitOutcome::Failed(error) => ("failed", Some(error.name())),
-            VisitOutcome::Paused { whom: WaitScope::Pace, .. } => ("paced", None),
-            VisitOutcome::Paused { .. } => ("paused", None),
-            VisitOutcome::NoViableFetcher { vendor } => ("no_viable_fetcher", Some(vendor.as_str())),
-            VisitOutcome::NoRoute(_) => ("no_route", None),
-            VisitOutcome::NoFetcher => ("no_fetcher", None),
-        };
-        self.span.ended(name, error, self.requests);
-        let end = End {
-            fetcher: last.fetcher,
-            source,
-            confidence: last.confidence,
-            status: last.status,
-            is_banned: last.is_banned,
-            requests: self.requests,
-            paused_until,
-            price: last.price.filter(
-                |_| matches!(&how, VisitOutcome::Failed(error) if error.kind() == Some(ErrorKind::PaymentRequired)),
-            ),
-            message,
-            how,
-        };
-        self.next = NextStep::Ended(Box::new(end.clone()));
-        end
     }
 }
 
@@ -333,24 +283,6 @@ impl<S: Deref<Target = Selector> + Clone> Passage<S> {
                 Some(HostAdmission::Wait(Wait { until, reason: WaitReason::Trial, listener: Some(settled.0) }))
             }
         }
-    }
-}
-
-#[cfg(feature = "metrics")]
-impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
-    /// Counts how the visit ended, and the decision to make no request.
-    fn count_end(&mut self, how: &VisitOutcome, now: Timestamp) {
-        let (paused, gave_up) = (Source::Paused as usize, Source::ALL.len());
-        let (end, undecided) = match how {
-            VisitOutcome::Delivered => (0, None),
-            VisitOutcome::Failed(_) => (1, None),
-            VisitOutcome::Paused { whom: WaitScope::Pace, .. } => (3, Some(paused)),
-            VisitOutcome::Paused { .. } => (2, Some(paused)),
-            VisitOutcome::NoViableFetcher { .. } => (4, Some(gave_up + 1)),
-            VisitOutcome::NoRoute(_) => (5, None),
-            VisitOutcome::NoFetcher => (6, Some(gave_up)),
-        };
-        self.watch.ended(end, undecided.filter(|_| self.requests == 0), now);
     }
 }
 

@@ -3,9 +3,10 @@
 //! A visit decides, judges failures, records, retries, escalates and pauses. A driver with network access runs it: the
 //! pipeline, the simulator, or your own crawler. A visit starts no task and reads no clock except its selector's.
 //!
-//! Owns: `step` the steps, `decide` the choice of the next step, `report` the meaning of a result, `pace` and
-//! `pace_permit` the host's pace, `passage` the gate of each request, `redirect` and `redirect_target` the hosts of a chain of redirects, `short_page` and `repeated_page` the doubtful pages, `remote_attempts` the attempts
-//! of other processes.
+//! Owns: `step` the steps, `decide` the choice of the next step, `classify` the meaning of a result, `report` what
+//! follows from it, `record` the attempt in the log, `end` the ends, `pace` and `pace_permit` the host's pace, `passage`
+//! the gate of each request, `redirect` and `redirect_target` the hosts of a chain of redirects, `short_page` and
+//! `repeated_page` the doubtful pages, `remote_attempts` the attempts of other processes.
 //!
 //! Invariants: a fetch that is reported is recorded as one attempt before the next step. A fetch that is dropped leaves
 //! no trace. A visit in the same state takes the same steps if it gets the same results at the same times.
@@ -55,10 +56,13 @@ use fetchwise_types::heuristic::url::{fetchable, identity};
 use fetchwise_types::registry::{FetcherId, FetcherSet};
 use fetchwise_types::time::Timestamp;
 
+mod classify;
 mod decide;
+mod end;
 mod pace;
 pub(crate) mod pace_permit;
 pub(crate) mod passage;
+mod record;
 pub(crate) mod redirect;
 mod redirect_target;
 mod remote_attempts;
@@ -92,9 +96,10 @@ impl Selector {
 /// The methods are spread over the files of this module:
 ///
 /// - `mod.rs`: construction, options, [`next`](Self::next) and [`give_up`](Self::give_up)
-/// - `decide.rs`: the decision, admission to a paused host, single flight, and the end
-/// - `report.rs`: [`report`](Self::report) and [`unavailable`](Self::unavailable), recording, and the states of link
-///   and host
+/// - `decide.rs`: the decision, admission to a paused host, single flight
+/// - `report.rs`: [`report`](Self::report) and [`unavailable`](Self::unavailable)
+/// - `record.rs`: the attempt in the log
+/// - `end.rs`: the ends, and the state of the link
 /// - `pace.rs`: pace permits, and doubtful blocks
 /// - `redirect.rs`: the hosts of a chain of redirects
 /// - `short_page.rs`: short pages that are content
@@ -103,19 +108,43 @@ impl Selector {
 pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
     selector: S,
     url: U,
-    /// The caller's name for the link; the URL if `None`.
+    options: VisitOptions,
+    tried: Tried,
+    probe: SharedProbe,
+    redirects: RedirectChain,
+    seen: SeenSigns,
+    /// Its way through the pauses and paces of hosts.
+    passage: Passage<S>,
+    last: LastAttempt,
+    /// The next step, if it is settled already.
+    next: NextStep<S>,
+    #[cfg(feature = "metrics")]
+    watch: VisitTimer,
+    span: Span,
+}
+
+/// What the caller wants of a visit.
+#[derive(Debug)]
+struct VisitOptions {
+    /// The name for the link; the URL if `None`.
     link: Option<Box<str>>,
     learning: Option<bool>,
     /// Heuristics that the caller knows besides the URL.
-    caller_heuristics: Option<Arc<[Heuristic]>>,
-    wanted: Option<FetcherId>,
+    heuristics: Option<Arc<[Heuristic]>>,
+    /// The fetcher of the first attempt.
+    preferred: Option<FetcherId>,
+    max_pace_wait: Duration,
+}
+
+/// What a visit has tried.
+#[derive(Debug)]
+struct Tried {
     /// Candidates that are unavailable, or were tried.
     excluded: FetcherSet,
+    /// The reason why the first unavailable fetcher was unavailable.
+    unavailable: Option<String>,
     /// Number of the fetch in flight, or of the last one.
     number: u32,
-    /// The next step, if it is settled already.
-    next: NextStep<S>,
-    hint: Option<Hint>,
     /// Number of attempts, without retries.
     attempts: u32,
     /// Number of recorded attempts.
@@ -123,32 +152,41 @@ pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
     retries: u32,
     timeouts: u32,
     local_faults: u32,
-    retry_after: Option<Duration>,
-    /// Its way through the pauses and paces of hosts.
-    passage: Passage<S>,
-    /// Another visit's probe that this visit waits for.
-    following: Option<Follower>,
-    /// Whether this visit waited for another visit's probe that reached a verdict.
-    followed: bool,
+    /// What the last failure hints at.
+    hint: Option<Hint>,
     /// The arm of the first decision, if there was a choice, and the fetcher that the other arm would have chosen.
     arm: Option<Arm>,
     shadow: Option<FetcherId>,
-    last_attempt_at: Option<Timestamp>,
-    /// The target of redirects written in HTML, within the current attempt.
-    redirected: Option<Box<Url>>,
-    redirects: u32,
+}
+
+/// Another visit's probe of the host.
+#[derive(Debug, Default)]
+struct SharedProbe {
+    /// The probe that this visit waits for.
+    following: Option<Follower>,
+    /// Whether this visit waited for one that reached a verdict.
+    followed: bool,
+}
+
+/// The redirects of the current attempt.
+#[derive(Debug, Default)]
+struct RedirectChain {
+    /// The target of redirects written in HTML.
+    target: Option<Box<Url>>,
+    /// How many of those were followed.
+    followed: u32,
     /// The URL that the last attempt ended at, if it is on another host than the visit's URL.
     landed: Option<Box<Url>>,
+}
+
+/// What the host has shown and asked for.
+#[derive(Debug, Default)]
+struct SeenSigns {
+    /// The longest pause that a response has asked for.
+    retry_after: Option<Duration>,
     short_pages: ShortPages,
     /// A block that may concern the page or the pace: the id of the doubt, and the time limit of its verdict.
     doubt: Option<(u32, Timestamp)>,
-    max_pace_wait: Duration,
-    last: LastAttempt,
-    /// The reason why the first unavailable fetcher was unavailable.
-    unavailable: Option<String>,
-    #[cfg(feature = "metrics")]
-    watch: VisitTimer,
-    span: Span,
 }
 
 /// The short pages that a visit has seen.
@@ -163,6 +201,7 @@ struct ShortPages {
 /// The last attempt, as the visit's end reports it.
 #[derive(Debug, Default)]
 struct LastAttempt {
+    at: Option<Timestamp>,
     fetcher: Option<FetcherId>,
     source: Option<Source>,
     confidence: f64,
@@ -211,36 +250,34 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             #[cfg(feature = "metrics")]
             watch: VisitTimer::new(selector.recorder()),
             span: Span::visit(url.borrow()),
-            max_pace_wait: selector.visit_settings().max_pace_wait,
+            options: VisitOptions {
+                link: None,
+                learning: None,
+                heuristics: None,
+                preferred: None,
+                max_pace_wait: selector.visit_settings().max_pace_wait,
+            },
+            tried: Tried {
+                excluded: FetcherSet::EMPTY,
+                unavailable: None,
+                number: 0,
+                attempts: 0,
+                requests: 0,
+                retries: 0,
+                timeouts: 0,
+                local_faults: 0,
+                hint: None,
+                arm: None,
+                shadow: None,
+            },
+            probe: SharedProbe::default(),
+            redirects: RedirectChain::default(),
+            seen: SeenSigns::default(),
             passage: Passage::new(selector.clone()),
+            last: LastAttempt::default(),
+            next: NextStep::Decide,
             selector,
             url,
-            link: None,
-            learning: None,
-            caller_heuristics: None,
-            wanted: None,
-            excluded: FetcherSet::EMPTY,
-            number: 0,
-            next: NextStep::Decide,
-            hint: None,
-            attempts: 0,
-            requests: 0,
-            retries: 0,
-            timeouts: 0,
-            local_faults: 0,
-            retry_after: None,
-            following: None,
-            followed: false,
-            arm: None,
-            shadow: None,
-            last_attempt_at: None,
-            redirected: None,
-            redirects: 0,
-            landed: None,
-            short_pages: ShortPages::default(),
-            doubt: None,
-            last: LastAttempt::default(),
-            unavailable: None,
         })
     }
 
@@ -250,7 +287,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     pub fn link_id(mut self, link: &str) -> Self {
         let name = link_name(link);
         self.span.link(&name);
-        self.link = Some(name.into());
+        self.options.link = Some(name.into());
         self
     }
 
@@ -265,7 +302,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 known.push(heuristic);
             }
         }
-        self.caller_heuristics = (!known.is_empty()).then(|| known.into());
+        self.options.heuristics = (!known.is_empty()).then(|| known.into());
         self
     }
 
@@ -273,7 +310,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// table.
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
-        self.learning = Some(mode == Mode::Learning);
+        self.options.learning = Some(mode == Mode::Learning);
         self
     }
 
@@ -283,7 +320,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// [`Error::UnknownFetcher`] if no candidate has this name.
     pub fn prefer(mut self, fetcher: &str) -> Result<Self, Error> {
         let known = self.selector.fetcher_id(fetcher).filter(|id| self.selector.is_candidate(*id));
-        self.wanted = Some(known.ok_or_else(|| Error::UnknownFetcher {
+        self.options.preferred = Some(known.ok_or_else(|| Error::UnknownFetcher {
             name: fetcher.to_owned(),
             known: self.selector.candidates().map(|(_, spec)| spec.name.to_string()).collect(),
         })?);
@@ -293,7 +330,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Excludes these fetchers: they are unavailable here.
     #[must_use]
     pub fn without(mut self, fetchers: FetcherSet) -> Self {
-        self.excluded = self.excluded.union(fetchers);
+        self.tried.excluded = self.tried.excluded.union(fetchers);
         self
     }
 
@@ -301,7 +338,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     #[cfg(feature = "pipeline")]
     #[must_use]
     pub(crate) fn waits_without_limit(mut self) -> Self {
-        self.max_pace_wait = Duration::MAX;
+        self.options.max_pace_wait = Duration::MAX;
         self
     }
 
@@ -317,12 +354,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Returns the address of the next request: the visit's URL, or the target of a redirect written in HTML.
     pub fn url(&self) -> &Url {
-        self.redirected.as_deref().unwrap_or_else(|| self.url.borrow())
+        self.redirects.target.as_deref().unwrap_or_else(|| self.url.borrow())
     }
 
     /// Returns the number of redirects written in HTML that the current attempt has followed.
     pub fn redirects(&self) -> u32 {
-        self.redirects
+        self.redirects.followed
     }
 
     /// Returns the visit's span; put spans of your own within it.
@@ -333,7 +370,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Returns the number of attempts made so far.
     pub fn requests(&self) -> u32 {
-        self.requests
+        self.tried.requests
     }
 
     /// Returns a fetch's pace permit, for a driver whose fetcher is busy.
@@ -376,7 +413,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let mut step = self.step(now);
         if let Step::Wait(wait) = &step
             && wait.reason == WaitReason::Pace
-            && wait.until.since(now) > self.max_pace_wait
+            && wait.until.since(now) > self.options.max_pace_wait
         {
             step = Step::End(self.end_at_pace(wait.until, now));
         }
@@ -388,7 +425,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     fn step(&mut self, now: Timestamp) -> Step<S> {
-        if self.doubt.is_some()
+        if self.seen.doubt.is_some()
             && !matches!(self.next, NextStep::Ended(_))
             && let Some(step) = self.doubt_step(now)
         {
@@ -399,7 +436,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             // Another visit may have paused the host since then. Make no more requests, unless its pace only holds it
             // for a moment.
             NextStep::Repeat(selection, mut claims)
-                if self.redirected.is_none() && self.is_paused_beyond_its_pace(now) =>
+                if self.redirects.target.is_none() && self.is_paused_beyond_its_pace(now) =>
             {
                 // Another visit tries the host out: its verdict says whether the retry may go out.
                 if let Some(wait) = self.trial_in_progress(now) {
@@ -417,7 +454,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                     None => self.decide(now),
                 }
             }
-            NextStep::Repeat(selection, claims) if self.redirected.is_some() => {
+            NextStep::Repeat(selection, claims) if self.redirects.target.is_some() => {
                 self.hand_out_redirected(selection, claims, now)
             }
             NextStep::Repeat(selection, claims) => self.hand_out_when_admitted(selection, claims, now),
@@ -469,12 +506,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 && until.is_some_and(|until| self.passage.pace_holds_until(domain, until, now).is_none())
         };
         is_paused(self.domain())
-            || self.landed.as_deref().is_some_and(|landed| is_paused(redirect_target::domain(landed)))
+            || self.redirects.landed.as_deref().is_some_and(|landed| is_paused(redirect_target::domain(landed)))
     }
 
     /// Returns the wait for the trial that another visit makes of the host, or of the one that a redirect led to.
     fn trial_in_progress(&self, now: Timestamp) -> Option<Wait> {
-        let landed = self.landed.as_deref().map(redirect_target::domain);
+        let landed = self.redirects.landed.as_deref().map(redirect_target::domain);
         self.passage.follow_trial(self.domain(), now).or_else(|| self.passage.follow_trial(landed?, now))
     }
 
@@ -495,12 +532,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     fn hand_out(&mut self, selection: Selection, claims: FetchClaims<S>, now: Timestamp) -> Fetch<S> {
         let settings = self.selector.visit_settings();
         // A probe is short because its retry can follow with the full time.
-        let is_probe =
-            selection.source == Source::Probe && self.attempts == 0 && self.retries == 0 && settings.max_retries > 0;
+        let is_probe = selection.source == Source::Probe
+            && self.tried.attempts == 0
+            && self.tried.retries == 0
+            && settings.max_retries > 0;
         let deadline = if is_probe { settings.probe_deadline } else { settings.deadline };
-        self.number += 1;
+        self.tried.number += 1;
         // The target of a redirect was decided with the request that led there.
-        if self.redirected.is_none() {
+        if self.redirects.target.is_none() {
             self.selector.recorder().count_selection(&selection);
             if selection.rule == Rule::SharedProbe {
                 self.selector.recorder().count_probe(ProbeEnd::Shared);
@@ -508,16 +547,16 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         let fetcher = self.selector.fetcher_name(selection.fetcher);
         Fetch {
-            span: self.span.attempt(self.url(), fetcher, &selection, self.number),
+            span: self.span.attempt(self.url(), fetcher, &selection, self.tried.number),
             selector: self.selector.clone(),
-            number: self.number,
+            number: self.tried.number,
             selection,
             at: now,
             deadline,
-            max_redirects: settings.max_redirects.saturating_sub(self.redirects),
-            redirects: self.redirects,
+            max_redirects: settings.max_redirects.saturating_sub(self.redirects.followed),
+            redirects: self.redirects.followed,
             is_probe,
-            requested: self.redirected.clone(),
+            requested: self.redirects.target.clone(),
             #[cfg(feature = "pipeline")]
             entered: None,
             #[cfg(feature = "pipeline")]
@@ -531,6 +570,6 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     fn link_name(&self) -> &str {
-        self.link.as_deref().unwrap_or_else(|| identity(self.url.borrow()))
+        self.options.link.as_deref().unwrap_or_else(|| identity(self.url.borrow()))
     }
 }

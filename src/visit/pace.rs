@@ -12,6 +12,7 @@ use url::Url;
 
 use super::Visit;
 use super::passage::Passage;
+use super::record::SentRequest;
 use super::redirect_target;
 use super::step::{Step, Wait, WaitReason};
 use crate::selector::Selector;
@@ -22,7 +23,7 @@ use fetchwise_types::attempt::ErrorType;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::decision::Selection;
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
-use fetchwise_types::registry::{Class, FetcherSpec};
+use fetchwise_types::registry::Class;
 use fetchwise_types::time::Timestamp;
 
 /// Shorter latencies count as this. Below it, jitter of the network and of this machine exceeds the effect of any busy
@@ -77,19 +78,16 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Reports a result to the pace of the host that responded. A host that the client reached through a redirect
     /// without a permit gets one now.
-    #[allow(clippy::too_many_arguments, reason = "each is a plain property of one request")]
     pub(super) fn report_to_pace(
         &mut self,
         permit: Option<PacePermit<S>>,
-        selection: Selection,
-        at: Timestamp,
-        by: &FetcherSpec,
-        answer: &FetchResult,
+        sent: &SentRequest<'_>,
+        result: &FetchResult,
         asked: Option<Duration>,
-        now: Timestamp,
     ) -> PaceEffect {
+        let SentRequest { selection, at, ref by, now, .. } = *sent;
         // Another server responded, so the host has said nothing: the permit is returned.
-        let Some(permit) = permit.filter(|_| answer.provenance.is_none()) else { return PaceEffect::None };
+        let Some(permit) = permit.filter(|_| result.provenance.is_none()) else { return PaceEffect::None };
         let host = self.host();
         let permit = if by.class == Class::Archive || permit.domain() == host {
             permit
@@ -100,7 +98,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             sent
         };
         // The time of a chain that led elsewhere is not the latency of the host at its end.
-        let is_direct = answer
+        let is_direct = result
             .final_url
             .as_deref()
             .is_none_or(|url| redirect_target::domain(url) == redirect_target::domain(self.url()));
@@ -108,15 +106,15 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             retry_after: asked,
             // A response without a body says little about how long a page takes, and the time of a rendered page is mostly the
             // browser's. Next to the latency of plain requests, each rendered page would look like an overloaded host.
-            latency: answer
+            latency: result
                 .duration
-                .filter(|_| is_direct && !by.renders && answer.outcome != Outcome::NotModified)
+                .filter(|_| is_direct && !by.renders && result.outcome != Outcome::NotModified)
                 .map(|latency| latency.max(MIN_LATENCY)),
-            local_delay: answer.local_delay,
-            cost: answer.requests,
+            local_delay: result.local_delay,
+            cost: result.requests,
             renders: by.renders,
-            policy: RateLimit::read(&answer.headers, self.selector.clock().date_of(now)),
-            ..fetchwise_pace::Response::new(Signal::of(&answer.outcome, answer.status), selection.fetcher)
+            policy: RateLimit::read(&result.headers, self.selector.clock().date_of(now)),
+            ..fetchwise_pace::Response::new(Signal::of(&result.outcome, result.status), selection.fetcher)
         };
         match permit.report(&response, now) {
             // The site is not involved.
@@ -124,7 +122,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             ResponseEffect::Nothing => PaceEffect::None,
             ResponseEffect::Doubt { hold_until, doubt } => {
                 self.selector.recorder().count_ambiguous_block();
-                self.doubt = Some((doubt, hold_until.saturating_add(DOUBT_GRACE)));
+                self.seen.doubt = Some((doubt, hold_until.saturating_add(DOUBT_GRACE)));
                 PaceEffect::Doubt
             }
             ResponseEffect::LimitHit { hold_until, level } => {
@@ -150,7 +148,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Returns the wait for the verdict on a doubtful block, or the end that follows from it; `None` if nothing is in
     /// doubt any more.
     pub(super) fn doubt_step(&mut self, now: Timestamp) -> Option<Step<S>> {
-        let (doubt, until) = self.doubt?;
+        let (doubt, until) = self.seen.doubt?;
         let selector = self.selector.clone();
         let pace = selector.pace()?;
         // Listen before the check, so that a verdict in between is not missed.
@@ -161,13 +159,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             }
             // No other URL of the host was fetched: this visit continues, and its next request decides.
             DoubtVerdict::Pending | DoubtVerdict::Page => {
-                self.doubt = None;
+                self.seen.doubt = None;
                 None
             }
             DoubtVerdict::Pace => {
-                self.doubt = None;
+                self.seen.doubt = None;
                 let hold = pace.hold(Scope::host(self.host()), now).unwrap_or(now);
-                self.retry_after = Some(hold.since(now));
+                self.seen.retry_after = Some(hold.since(now));
                 Some(Step::End(self.fail(ErrorType::Known(ErrorKind::RateLimited), now)))
             }
         }

@@ -1,12 +1,12 @@
 //! The way of one link through the pauses and paces of hosts: the gate that each of its requests takes, for a page as
 //! well as for robots.txt and the licences that it names.
 //!
-//! Owns: the claim of the one trial of a host whose pause has ended. The methods stand where their subject is:
+//! Owns: the claim of the one trial of a host whose pause has ended, and the pause of a host. Other methods stand where
+//! their subject is:
 //!
 //! - `decide.rs`: admission to a host whose pause is over, and the wait for another link's trial
 //! - `redirect.rs`: admission to any host, and the end of a trial
 //! - `pace.rs`: the hold of a host's pace
-//! - `report.rs`: the pause of a host
 //!
 //! Invariants: a claim without a verdict is returned when it is dropped.
 //!
@@ -15,7 +15,10 @@
 use std::ops::Deref;
 
 use super::step::HostTrial;
+use crate::metrics::recorder::PauseCause;
 use crate::selector::Selector;
+use crate::state::host_pauses::{PauseReason, TrialRole};
+use fetchwise_types::time::Timestamp;
 
 /// The way of one link.
 #[derive(Debug)]
@@ -38,5 +41,35 @@ impl<S: Deref<Target = Selector>> Passage<S> {
         S: Clone,
     {
         self.selector.clone()
+    }
+}
+
+impl<S: Deref<Target = Selector> + Clone> Passage<S> {
+    /// Pauses the host for the hold of its pace.
+    pub(crate) fn pause_for_hold(&mut self, host: &str, until: Timestamp, now: Timestamp) {
+        let (selector, role) = (&*self.selector, self.role_at(host));
+        selector.state().hosts.record_hold(selector, host, role, until, |until| {
+            selector.announce_pause(host, until, PauseCause::Pace, now);
+        });
+        if let Some(trial) = self.take_trial_of(host) {
+            trial.settle();
+        }
+    }
+
+    /// Counts a failure of a link against its host, which may pause it.
+    pub(crate) fn record_host_failure(&mut self, host: &str, link: &str, why: PauseReason, now: Timestamp) {
+        let (selector, role) = (&*self.selector, self.role_at(host));
+        let announce = |until| selector.announce_pause(host, until, why.cause(), now);
+        let hosts = &selector.state().hosts;
+        let until = hosts.record_failure(selector, host, link, role, why, selector.backoff(), now, announce);
+        if until.is_some()
+            && let Some(trial) = self.take_trial_of(host)
+        {
+            trial.settle();
+        }
+    }
+
+    fn role_at(&self, host: &str) -> TrialRole {
+        if self.has_trial_of(host) { TrialRole::Trial } else { TrialRole::Ordinary }
     }
 }

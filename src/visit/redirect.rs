@@ -36,17 +36,17 @@ pub(crate) enum RedirectRefusal {
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Returns the domain that the last attempt ended at, which is the requested one unless redirects led elsewhere.
     pub(super) fn host(&self) -> &str {
-        self.landed.as_deref().map_or_else(|| self.domain(), domain)
+        self.redirects.landed.as_deref().map_or_else(|| self.domain(), domain)
     }
 
     /// Returns the URL that responded to a request for `requested`, if it is on another host than the visit's URL.
-    pub(super) fn landing(&self, answer: &FetchResult, by: &FetcherSpec, requested: Option<&Url>) -> Option<Box<Url>> {
+    pub(super) fn landing(&self, result: &FetchResult, by: &FetcherSpec, requested: Option<&Url>) -> Option<Box<Url>> {
         // Another server responded, so none of the hosts has said anything. A captive portal is not where the URL leads.
-        let is_of_network = answer.outcome == Outcome::NetworkBlock;
-        if answer.provenance.is_some() || is_of_network || by.class == Class::Archive {
+        let is_of_network = result.outcome == Outcome::NetworkBlock;
+        if result.provenance.is_some() || is_of_network || by.class == Class::Archive {
             return None;
         }
-        let landed = answer.final_url.as_deref().filter(|url| fetchable(url).is_ok()).or(requested)?;
+        let landed = result.final_url.as_deref().filter(|url| fetchable(url).is_ok()).or(requested)?;
         (domain(landed) != self.domain()).then(|| Box::new(landed.clone()))
     }
 
@@ -57,15 +57,15 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             // A mail address, a script, a data URL: there is no target, and no content here.
             return Err(Outcome::Empty);
         };
-        if self.redirects >= self.selector.visit_settings().max_redirects {
+        if self.redirects.followed >= self.selector.visit_settings().max_redirects {
             return Err(Outcome::RedirectLoop);
         }
         if domain(&there) != domain(here) {
             let served: Box<str> = domain(here).into();
             self.passage.end_trial_of(&served, now);
         }
-        self.redirects += 1;
-        self.redirected = Some(Box::new(there));
+        self.redirects.followed += 1;
+        self.redirects.target = Some(Box::new(there));
         Ok(())
     }
 
@@ -184,7 +184,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// refused anything.
     pub(crate) fn stop_before(&mut self, fetch: super::Fetch<S>, to: Url, why: RedirectRefusal) -> End {
         drop(fetch);
-        self.redirected = Some(Box::new(to));
+        self.redirects.target = Some(Box::new(to));
         match why {
             RedirectRefusal::Wait(wait) => self.give_up(&wait),
             RedirectRefusal::Paused(until) => self.end_before_target(until, self.selector.now()),

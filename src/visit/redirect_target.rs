@@ -14,10 +14,10 @@ pub(super) fn domain(url: &Url) -> &str {
 }
 
 /// Returns the target of a response that redirects: in HTML, or by status, for a client that follows no redirects.
-pub(super) fn target(answer: &FetchResult) -> Option<Box<str>> {
-    match &answer.outcome {
+pub(super) fn target(result: &FetchResult) -> Option<Box<str>> {
+    match &result.outcome {
         Outcome::Redirect { to } => Some(to.clone()),
-        Outcome::Http(301 | 302 | 303 | 307 | 308) => header(&answer.headers, "location").map(Into::into),
+        Outcome::Http(301 | 302 | 303 | 307 | 308) => header(&result.headers, "location").map(Into::into),
         _ => None,
     }
 }

@@ -19,27 +19,27 @@ const RULE: &str = "same_page_again";
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Tags a repeated page, and turns it into a block if another fetcher got something else.
-    pub(super) fn judge_repeated_page(&mut self, answer: &mut FetchResult, fetcher: FetcherId) {
-        if answer.outcome != Outcome::Content {
+    pub(super) fn judge_repeated_page(&mut self, result: &mut FetchResult, fetcher: FetcherId) {
+        if result.outcome != Outcome::Content {
             return;
         }
         let link = xxh3_64(self.link_name().as_bytes());
-        let sighting = PageSighting { link, fetcher: u32::from(fetcher.0), simhash: answer.simhash };
+        let sighting = PageSighting { link, fetcher: u32::from(fetcher.0), simhash: result.simhash };
         let Some(repeated) = self.selector.state().pages.record(self.host(), sighting) else { return };
         // A page that reports itself missing is not a block; the site just lacks the status for it.
-        let is_missing = answer.heuristics.iter().any(|shown| shown.kind == "soft_404");
+        let is_missing = result.heuristics.iter().any(|shown| shown.kind == "soft_404");
         let what = match (repeated.differs, is_missing) {
             (true, false) => "blocked",
             (true, true) => "soft_404",
             (false, _) => "true",
         };
-        answer.heuristics.push(Heuristic::new(SAME_PAGE_AGAIN, what));
+        result.heuristics.push(Heuristic::new(SAME_PAGE_AGAIN, what));
         if what == "blocked" {
             let links = repeated.links;
-            answer.message = Some(format!(
+            result.message = Some(format!(
                 "{links} addresses of the host got the same page, and another fetcher got a different one"
             ));
-            answer.outcome = Outcome::Blocked(Block::new(BlockKind::Refusal, None, Some(RULE.into())));
+            result.outcome = Outcome::Blocked(Block::new(BlockKind::Refusal, None, Some(RULE.into())));
         }
     }
 }

@@ -1,31 +1,24 @@
-//! The result of a fetch: the attempt that is recorded, and whether the visit goes on, retries, or ends.
+//! The result of a fetch: what follows from its [meaning](super::classify) for the visit, its link and its host.
 
-use std::borrow::{Borrow, Cow};
+use std::borrow::Borrow;
 use std::ops::Deref;
 use std::time::Duration;
 
 use url::Url;
 
+use super::classify::{Circumstances, Classified, Meaning, classify};
 use super::pace::PaceEffect;
-use super::passage::Passage;
-use super::step::{End, Fetch, VisitOutcome};
+use super::record::SentRequest;
+use super::step::{Fetch, FetchClaims};
 use super::{NextStep, Visit, redirect_target};
-use crate::backoff::{FetchEnd, LinkState, retry_after};
-use crate::metrics::recorder::PauseCause;
+use crate::backoff::retry_after;
 use crate::metrics::recorder::ProbeEnd;
 use crate::selector::Selector;
-use crate::state::host_pauses::{PauseReason, TrialRole};
-use crate::trace::Span;
-use fetchwise_types::attempt::error_kind::{ErrorKind, FailureAction};
-use fetchwise_types::attempt::{
-    ALLOWED_FOR_HEADER, Arm, Attempt, CONSENT_HEADER, ErrorType, Hint, Tag, stored_headers,
-};
-use fetchwise_types::decision::Selection;
+use crate::state::host_pauses::PauseReason;
+use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::attempt::{Arm, ErrorType, Hint};
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
-use fetchwise_types::heuristic::url::identity;
-use fetchwise_types::heuristic::{ASKS_SIGNATURE, CHARGES, Heuristic, REDIRECTED_BY};
-use fetchwise_types::registry::FetcherSpec;
-use fetchwise_types::response::{Header, header};
+use fetchwise_types::response::header;
 use fetchwise_types::time::Timestamp;
 
 /// Delay before the first retry after a local fault; it doubles each time.
@@ -42,145 +35,162 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     ///
     /// A redirect written in HTML does not end the attempt: it goes on at another [`url`](Visit::url), and is recorded
     /// when that URL has responded. A local fault is not recorded.
-    pub fn report(&mut self, fetch: Fetch<S>, answer: impl Into<FetchResult>) {
-        let mut answer = answer.into();
-        let now = self.selector.now();
+    pub fn report(&mut self, fetch: Fetch<S>, result: impl Into<FetchResult>) {
+        let mut result = result.into();
         let Fetch { selection, at, mut claims, number, is_probe, requested, span, .. } = fetch;
         let _entered = span.enter();
-        let permit = claims.permit.take();
-        if number != self.number || matches!(self.next, NextStep::Ended(_)) {
-            // An older fetch, abandoned when the driver asked for the next step: record it, and change nothing else.
-            if answer.outcome == Outcome::Local {
-                return;
-            }
-            let Some(by) = self.by(selection) else { return };
-            let landed = self.landing(&answer, &by, requested.as_deref());
-            let (doubt, landed) = (self.doubt, std::mem::replace(&mut self.landed, landed));
-            self.report_to_pace(permit, selection, at, &by, &answer, self.requested_pause(&answer, now), now);
-            let error = answer.outcome.counts_as(&by).err();
-            self.record(&span, selection, at, &answer, error, 0.0, now);
-            (self.doubt, self.landed) = (doubt, landed);
-            return;
-        }
-        let Some(by) = self.by(selection) else { return };
-        if answer.outcome == Outcome::Local {
+        let is_local = result.outcome == Outcome::Local;
+        let is_abandoned = number != self.tried.number || matches!(self.next, NextStep::Ended(_));
+        let Some(by) = self.selector.fetcher(selection.fetcher).cloned() else { return };
+        let sent = SentRequest { span: &span, selection, by, at, is_probe, now: self.selector.now() };
+        if is_local {
             // A follower may have more luck.
             drop(claims);
-            return self.local_fault(answer.message, now);
+            if !is_abandoned {
+                self.local_fault(result.message, sent.now);
+            }
+            return;
         }
-        self.record_unanswered(&span, selection, at, &by, &mut answer, now);
-        self.landed = self.landing(&answer, &by, requested.as_deref());
-        if self.landed.is_some() {
+        if is_abandoned {
+            return self.record_abandoned(&sent, claims, &result, requested.as_deref());
+        }
+        self.record_unanswered(&sent, &mut result);
+        self.redirects.landed = self.landing(&result, &sent.by, requested.as_deref());
+        if self.redirects.landed.is_some() {
             let served: Box<str> = self.domain().into();
-            self.passage.end_trial_of(&served, now);
+            self.passage.end_trial_of(&served, sent.now);
         }
-        if let Some(to) = redirect_target::target(&answer).filter(|_| !by.renders) {
-            match self.follow(answer.final_url.as_deref(), &to, now) {
+        if let Some(to) = redirect_target::target(&result).filter(|_| !sent.by.renders) {
+            match self.follow(result.final_url.as_deref(), &to, sent.now) {
                 Ok(()) => {
-                    self.report_to_pace(permit, selection, at, &by, &answer, None, now);
+                    self.report_to_pace(claims.permit.take(), &sent, &result, None);
                     self.next = NextStep::Repeat(selection, claims);
                     return;
                 }
-                Err(outcome) => answer.outcome = outcome,
+                Err(outcome) => result.outcome = outcome,
             }
         }
-        self.judge_short_page(&mut answer, selection.fetcher, &by);
-        self.judge_repeated_page(&mut answer, selection.fetcher);
-        let mut error = answer.outcome.counts_as(&by).err();
-        let asked = self.requested_pause(&answer, now);
-        // Checked before the pace gets the result, since afterwards it knows of the block only.
-        let was_served_recently =
-            error.is_some() && self.was_served_recently(self.host(), Some(selection), now) && !self.is_later_trial();
-        let effect = self.report_to_pace(permit, selection, at, &by, &answer, asked, now);
-        let blocked = error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
-        let is_limit = is_limit(&answer, error.as_ref(), asked) || blocked && matches!(effect, PaceEffect::Held(_));
-        if is_limit && blocked && was_served_recently {
-            error = Some(ErrorType::Known(ErrorKind::RateLimited));
-        }
-        self.retry_after = self.retry_after.max(asked);
-        let kind = error.as_ref().and_then(ErrorType::kind);
-        self.timeouts += u32::from(kind == Some(ErrorKind::Timeout));
-        let settings = *self.selector.visit_settings();
-        let out_of_time = self.timeouts >= settings.max_timeouts;
-        let retries = kind.is_some_and(ErrorKind::is_transient)
-            && !is_limit
-            && self.retries < self.retry_limit(settings.max_retries, kind)
-            && !(kind == Some(ErrorKind::Timeout) && out_of_time);
-        let weight = match &error {
-            // The page is the one that an earlier attempt brought. Its cost and its time are not those of a page.
-            None if answer.outcome == Outcome::NotModified => 0.0,
-            None => 1.0,
-            // Not final yet, or not about the fetcher: the host says "not now" to every client.
-            Some(_) if retries || is_limit && kind == Some(ErrorKind::ServerError) || effect == PaceEffect::Doubt => {
-                0.0
-            }
-            Some(error) => error.kind().map_or(1.0, ErrorKind::weight),
-        };
-        self.requests += 1;
+        self.judge_short_page(&mut result, selection.fetcher, &sent.by);
+        self.judge_repeated_page(&mut result, selection.fetcher);
+        let case = self.circumstances(&sent, &mut claims, &result);
+        let classified = classify(&result, &sent.by, &case);
+        self.tried.requests += 1;
         if is_probe {
-            self.selector.recorder().count_probe(if error.is_none() { ProbeEnd::Reused } else { ProbeEnd::Failed });
+            let end = if classified.error.is_none() { ProbeEnd::Reused } else { ProbeEnd::Failed };
+            self.selector.recorder().count_probe(end);
         }
-        self.record(&span, selection, at, &answer, error.clone(), weight, now);
-        let of_intermediary = kind.is_some_and(ErrorKind::is_of_intermediary);
-        // The site's own earlier response stays decisive: a missing archive copy does not undo a block.
-        let site_error = if of_intermediary { self.last.error.take() } else { None };
-        if site_error.is_none() {
-            self.keep_last_attempt(selection, &answer, error.as_ref());
-        }
-        self.last_attempt_at = Some(at);
-        (self.redirected, self.redirects) = (None, 0);
-        if let PaceEffect::Held(until) = effect {
+        self.record(&sent, &result, classified.error.clone(), classified.weight);
+        if let PaceEffect::Held(until) = case.effect {
             let host: Box<str> = self.host().into();
-            self.passage.pause_for_hold(&host, until, now);
+            self.passage.pause_for_hold(&host, until, sent.now);
         }
+        self.apply(classified, &sent, &result, claims);
+    }
+
+    /// Records the result of an older fetch, which was abandoned when the driver asked for the next step. Nothing else
+    /// changes.
+    fn record_abandoned(
+        &mut self,
+        sent: &SentRequest<'_>,
+        mut claims: FetchClaims<S>,
+        result: &FetchResult,
+        requested: Option<&Url>,
+    ) {
+        let landed = self.landing(result, &sent.by, requested);
+        let (doubt, landed) = (self.seen.doubt, std::mem::replace(&mut self.redirects.landed, landed));
+        let asked = self.requested_pause(result, sent.now);
+        self.report_to_pace(claims.permit.take(), sent, result, asked);
+        self.record(sent, result, result.outcome.counts_as(&sent.by).err(), 0.0);
+        (self.seen.doubt, self.redirects.landed) = (doubt, landed);
+    }
+
+    /// Tells the host's pace the result, and returns what its meaning depends on besides.
+    fn circumstances(
+        &mut self,
+        sent: &SentRequest<'_>,
+        claims: &mut FetchClaims<S>,
+        result: &FetchResult,
+    ) -> Circumstances {
+        let kind = result.outcome.counts_as(&sent.by).err().as_ref().and_then(ErrorType::kind);
+        let is_failure = result.outcome.counts_as(&sent.by).is_err();
+        let asked = self.requested_pause(result, sent.now);
+        // Checked before the pace gets the result, since afterwards it knows of the block only.
+        let was_served = is_failure
+            && self.was_served_recently(self.host(), Some(sent.selection), sent.now)
+            && !self.is_later_trial();
+        let effect = self.report_to_pace(claims.permit.take(), sent, result, asked);
+        self.seen.retry_after = self.seen.retry_after.max(asked);
+        self.tried.timeouts += u32::from(kind == Some(ErrorKind::Timeout));
+        let settings = self.selector.visit_settings();
+        Circumstances {
+            asked,
+            effect,
+            was_served,
+            may_retry: self.tried.retries < self.retry_limit(settings.max_retries, kind),
+            is_out_of_time: self.tried.timeouts >= settings.max_timeouts,
+            ends_after_block: !settings.escalate_after_block,
+            is_by_table: self.tried.arm == Some(Arm::Legacy),
+        }
+    }
+
+    /// Does what follows from a recorded result.
+    fn apply(
+        &mut self,
+        classified: Classified,
+        sent: &SentRequest<'_>,
+        result: &FetchResult,
+        mut claims: FetchClaims<S>,
+    ) {
+        let Classified { meaning, error, .. } = classified;
+        let kind = error.as_ref().and_then(ErrorType::kind);
+        // The site's own earlier response stays decisive: a missing archive copy does not undo a block.
+        let is_of_intermediary = kind.is_some_and(ErrorKind::is_of_intermediary);
+        let site_error = if is_of_intermediary { self.last.error.take() } else { None };
+        if site_error.is_none() {
+            self.keep_last_attempt(sent.selection, result, error.as_ref());
+        }
+        self.last.at = Some(sent.at);
+        (self.redirects.target, self.redirects.followed) = (None, 0);
         let Some(error) = error else {
             claims.settle(self.host());
-            if answer.provenance.is_some() {
+            if result.provenance.is_some() {
                 // The host was not contacted, so its trial has not taken place.
                 self.passage.host_trial = None;
             }
-            self.deliver(now);
-            return;
+            return self.deliver(sent.now);
         };
-        if retries {
-            self.retries += 1;
-            if is_probe && kind == Some(ErrorKind::Timeout) {
+        if meaning == Meaning::Retry {
+            self.tried.retries += 1;
+            if sent.is_probe && kind == Some(ErrorKind::Timeout) {
                 // The retry may take long. Another visit probes meanwhile, and the others follow that one.
                 claims.lead = None;
             }
             self.last.error = Some(error);
-            self.next = NextStep::Repeat(selection, claims);
+            self.next = NextStep::Repeat(sent.selection, claims);
             return;
         }
         claims.settle(self.host());
-        self.attempts += 1;
-        if answer.is_refused {
+        self.tried.attempts += 1;
+        if result.is_refused {
             self.exclude_browsers();
         }
-        self.excluded.insert(selection.fetcher);
+        self.tried.excluded.insert(sent.selection.fetcher);
         let hint = kind.map_or(Hint::Unknown, Hint::after);
-        self.hint = self.hint.filter(|_| of_intermediary).or(Some(hint));
+        self.tried.hint = self.tried.hint.filter(|_| is_of_intermediary).or(Some(hint));
         let error = site_error.unwrap_or(error);
-        let next = kind.map_or(FailureAction::OtherFetcher, ErrorKind::next);
-        let ends = matches!(next, FailureAction::End | FailureAction::RetryThenEnd);
-        let strict = kind.is_some_and(ErrorKind::is_banned) && !settings.escalate_after_block;
-        // The table's arm does what the table says. Only an empty page goes on to the browser.
-        let table_only = self.arm == Some(Arm::Legacy) && kind != Some(ErrorKind::WrongTool);
-        if is_limit {
-            self.last.error = Some(error.clone());
-            match self.passage.remaining_hold(self.host(), now) {
-                Some(hold) => self.retry_after = self.retry_after.max(Some(hold)),
-                None => self.pause_limited_host(now),
-            }
-        }
-        if ends || strict || table_only || is_limit || out_of_time {
-            self.last.error = None;
-            // The end is kept for the next call of `next`.
-            let _ = self.fail(error, now);
-        } else {
+        if meaning == Meaning::OtherFetcher {
             self.last.error = Some(error);
             self.next = NextStep::Decide;
+            return;
         }
+        if meaning == Meaning::Limit {
+            match self.passage.remaining_hold(self.host(), sent.now) {
+                Some(hold) => self.seen.retry_after = self.seen.retry_after.max(Some(hold)),
+                None => self.pause_limited_host(sent.now),
+            }
+        }
+        // The end is kept for the next call of `next`.
+        let _ = self.fail(error, sent.now);
     }
 
     /// Reports that the fetcher is unavailable (its program does not start). No request was made, so nothing is
@@ -188,8 +198,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     pub fn unavailable(&mut self, fetch: Fetch<S>, why: impl Into<String>) {
         let name = self.selector.fetcher_name(fetch.selection.fetcher);
         let why = format!("{name} is not available: {}", why.into());
-        self.excluded.insert(fetch.selection.fetcher);
-        self.unavailable.get_or_insert(why);
+        self.tried.excluded.insert(fetch.selection.fetcher);
+        self.tried.unavailable.get_or_insert(why);
         if !matches!(self.next, NextStep::Ended(_)) {
             self.next = NextStep::Decide;
         }
@@ -199,22 +209,18 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     fn exclude_browsers(&mut self) {
         let browsers = self.selector.candidates().filter(|(_, spec)| spec.renders).map(|(id, _)| id);
         let browsers: Vec<_> = browsers.collect();
-        browsers.into_iter().for_each(|id| self.excluded.insert(id));
-    }
-
-    fn by(&self, selection: Selection) -> Option<FetcherSpec> {
-        self.selector.fetcher(selection.fetcher).cloned()
+        browsers.into_iter().for_each(|id| self.tried.excluded.insert(id));
     }
 
     fn local_fault(&mut self, message: Option<String>, now: Timestamp) {
         self.last.message = message.unwrap_or_else(|| Outcome::Local.to_string());
-        if self.local_faults >= self.selector.visit_settings().max_local_faults {
+        if self.tried.local_faults >= self.selector.visit_settings().max_local_faults {
             let _ = self.fail(ErrorType::Known(ErrorKind::LocalFault), now);
             return;
         }
-        let wait = LOCAL_FAULT_BASE.saturating_mul(1 << self.local_faults.min(16));
-        self.local_faults += 1;
-        (self.redirected, self.redirects) = (None, 0);
+        let wait = LOCAL_FAULT_BASE.saturating_mul(1 << self.tried.local_faults.min(16));
+        self.tried.local_faults += 1;
+        (self.redirects.target, self.redirects.followed) = (None, 0);
         self.next = NextStep::DecideAfter(now.saturating_add(wait));
     }
 
@@ -233,245 +239,15 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// Returns the pause that the response asks for.
-    fn requested_pause(&self, answer: &FetchResult, now: Timestamp) -> Option<Duration> {
+    fn requested_pause(&self, result: &FetchResult, now: Timestamp) -> Option<Duration> {
         let date = || self.selector.clock().date_of(now);
-        let said = || header(&answer.headers, "retry-after").and_then(|value| retry_after(value, date()));
-        answer.retry_after.or_else(said)
-    }
-
-    /// Records the requests that a server did not answer on a kept connection. It may have read them, so that each is an
-    /// attempt, as a failure that is retried is.
-    fn record_unanswered(
-        &mut self,
-        span: &Span,
-        selection: Selection,
-        at: Timestamp,
-        by: &FetcherSpec,
-        answer: &mut FetchResult,
-        now: Timestamp,
-    ) {
-        for url in std::mem::take(&mut answer.unanswered) {
-            let failed = FetchResult::from(Outcome::Network).with_final_url(url).with_duration(Duration::ZERO);
-            let before = std::mem::take(&mut self.landed);
-            self.landed = self.landing(&failed, by, None);
-            self.requests += 1;
-            self.record(span, selection, at, &failed, failed.outcome.counts_as(by).err(), 0.0, now);
-            self.landed = before;
-        }
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "each is a plain property of one attempt")]
-    fn record(
-        &self,
-        span: &Span,
-        selection: Selection,
-        at: Timestamp,
-        answer: &FetchResult,
-        error: Option<ErrorType>,
-        weight: f64,
-        now: Timestamp,
-    ) {
-        let url = self.url.borrow();
-        // The attempt is evidence about the host that responded.
-        let landed = self.landed.as_deref();
-        let Ok(mut heuristics) = self.selector.heuristics(landed.unwrap_or(url)) else { return };
-        let mut known = Cow::Borrowed(self.caller_heuristics.as_deref().unwrap_or_default());
-        if landed.is_some() {
-            heuristics.push(Heuristic::new(REDIRECTED_BY, self.domain().to_owned()));
-            heuristics.retain(|of_url| !known.contains(of_url));
-            known.to_mut().append(&mut heuristics);
-        }
-        let shown = answer.heuristics.iter().filter(|shown| !known.contains(shown));
-        let shown = shown.cloned().chain(self.signs_of_identity(answer));
-        let tags = heuristics.into_iter().chain(known.iter().cloned()).chain(shown).map(Tag::from).collect();
-        let name = self.selector.fetcher_name(selection.fetcher);
-        let Ok(mut attempt) = Attempt::tagged(url, name, self.selector.clock().date_of(at), tags) else {
-            return;
-        };
-        attempt.success = error.is_none();
-        attempt.is_banned = error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
-        attempt.error_type = error;
-        attempt.weight = weight;
-        if let Some(link) = &self.link {
-            attempt.link = link.to_string();
-        }
-        attempt.http_status = answer.status;
-        attempt.response_headers = stored_headers(&answer.headers);
-        if let Some(consent) = &answer.consent {
-            attempt.response_headers.push(Header::new(CONSENT_HEADER, consent.terms_text()));
-            attempt.response_headers.push(Header::new(ALLOWED_FOR_HEADER, consent.allowed_text()));
-        }
-        let duration = answer.duration.unwrap_or_else(|| now.since(at));
-        attempt.duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        attempt.source = Some(selection.source.name().into());
-        attempt.propensity = Some(selection.propensity);
-        attempt.hint = self.hint;
-        attempt.try_no = self.requests;
-        attempt.rule = Some(selection.rule.name().into());
-        attempt.confidence = Some(selection.confidence);
-        attempt.arm = self.arm;
-        attempt.shadow_fetcher = self.shadow.map(|id| self.selector.fetcher_name(id).to_owned());
-        span.recorded(&attempt);
-        // The log reports its own errors; the attempt is in memory anyway.
-        let _ = self.selector.record_with_heuristics(attempt, &known, now);
-    }
-
-    /// Returns what a response says to a crawler that signs: that it wants a signature, or money.
-    fn signs_of_identity(&self, answer: &FetchResult) -> Vec<Heuristic> {
-        if !self.selector.candidates().any(|(_, spec)| spec.signed) {
-            return Vec::new();
-        }
-        let asks = header(&answer.headers, "accept-signature").is_some();
-        let charges = answer.outcome == Outcome::PaymentRequired;
-        let signs = [(asks, ASKS_SIGNATURE), (charges, CHARGES)].into_iter().filter(|(is_there, _)| *is_there);
-        signs.map(|(_, name)| Heuristic::flag(name)).collect()
-    }
-
-    /// Keeps what the visit's end reports about the last attempt.
-    fn keep_last_attempt(&mut self, selection: Selection, answer: &FetchResult, error: Option<&ErrorType>) {
-        let host: Box<str> = self.host().into();
-        let last = &mut self.last;
-        last.fetcher = Some(selection.fetcher);
-        last.source = Some(selection.source);
-        last.confidence = selection.confidence;
-        last.status = answer.status;
-        if error.and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned) {
-            (last.is_banned, last.blocked_by) = (true, Some(host));
-        }
-        last.price.clone_from(&answer.price);
-        last.message = match error {
-            None => String::new(),
-            Some(error) => answer.message.clone().unwrap_or_else(|| describe(error, answer)),
-        };
-    }
-
-    fn deliver(&mut self, now: Timestamp) {
-        self.update_link(FetchEnd::Delivered, None, now);
-        if self.passage.host_trial.is_some() {
-            let host: Box<str> = self.host().into();
-            self.passage.end_trial_of(&host, now);
-        }
-        let _ = self.end(VisitOutcome::Delivered, now);
+        let said = || header(&result.headers, "retry-after").and_then(|value| retry_after(value, date()));
+        result.retry_after.or_else(said)
     }
 
     /// Pauses the host for every link and every fetcher: it has said "not now".
     fn pause_limited_host(&mut self, now: Timestamp) {
         let host: Box<str> = self.host().into();
-        self.record_host_failure(&host, PauseReason::Limited(self.retry_after), now);
-    }
-
-    fn record_host_failure(&mut self, host: &str, why: PauseReason, now: Timestamp) {
-        let link = self.link.as_deref().unwrap_or_else(|| identity(self.url.borrow()));
-        self.passage.record_host_failure(host, link, why, now);
-    }
-
-    /// Ends the visit without content, with `error`.
-    pub(super) fn fail(&mut self, error: ErrorType, now: Timestamp) -> End {
-        let end = match error.kind() {
-            Some(ErrorKind::Queued) => FetchEnd::Queued,
-            Some(ErrorKind::RateLimited) => FetchEnd::Limited,
-            Some(kind) if kind.leaves_link() => FetchEnd::Left,
-            Some(kind) if kind.is_neutral() => FetchEnd::Neutral,
-            _ if self.last.is_banned => FetchEnd::Blocked,
-            _ => FetchEnd::Failed,
-        };
-        // If the host serves other requests, its pace judges its blocks.
-        if end == FetchEnd::Blocked {
-            let host = self.last.blocked_by.take().unwrap_or_else(|| self.host().into());
-            if !self.was_served_recently(&host, None, now) {
-                self.record_host_failure(&host, PauseReason::Blocked, now);
-            }
-        }
-        if error.kind() == Some(ErrorKind::Declined) {
-            let host: Box<str> = self.host().into();
-            self.record_host_failure(&host, PauseReason::Declined, now);
-        }
-        let hint = (!matches!(end, FetchEnd::Neutral | FetchEnd::Left))
-            .then(|| error.kind().map_or(Hint::Unknown, Hint::after));
-        self.update_link(end, hint, now);
-        self.end(VisitOutcome::Failed(error), now)
-    }
-
-    /// Ends the visit without a request: no fetcher gets past the host's vendor.
-    pub(super) fn no_viable_fetcher(&mut self, now: Timestamp) -> End {
-        let reason = self.selector.no_viable_fetcher(self.url.borrow(), now);
-        self.last.message = reason.to_string();
-        self.update_link(FetchEnd::Blocked, Some(Hint::Blocked), now);
-        self.end(VisitOutcome::NoViableFetcher { vendor: reason.vendor }, now)
-    }
-
-    /// Updates the link's state from its current one.
-    fn update_link(&self, end: FetchEnd, hint: Option<Hint>, now: Timestamp) {
-        let selector = &*self.selector;
-        let change = |state: LinkState| {
-            let state = LinkState {
-                attempt_count: state.attempt_count.saturating_add(self.requests),
-                last_attempt_at: self.last_attempt_at.or(state.last_attempt_at),
-                hint: hint.or(state.hint),
-                ..state
-            };
-            let was_until = state.paused_until;
-            let state = state.after(end, self.retry_after, selector.backoff(), now);
-            if state.paused_until.is_some() && state.paused_until != was_until {
-                selector.recorder().count_link_pause();
-            }
-            state
-        };
-        let (link, url) = (self.link_name(), self.url.borrow().as_str());
-        selector.state().links.change(link, change, |state| {
-            if let Some(sink) = selector.sink() {
-                sink.link_state(link, url, state, now);
-            }
-        });
-    }
-}
-
-impl<S: Deref<Target = Selector> + Clone> Passage<S> {
-    /// Pauses the host for the hold of its pace.
-    pub(crate) fn pause_for_hold(&mut self, host: &str, until: Timestamp, now: Timestamp) {
-        let (selector, role) = (&*self.selector, self.role_at(host));
-        selector.state().hosts.record_hold(selector, host, role, until, |until| {
-            selector.announce_pause(host, until, PauseCause::Pace, now);
-        });
-        if let Some(trial) = self.take_trial_of(host) {
-            trial.settle();
-        }
-    }
-
-    /// Counts a failure of a link against its host, which may pause it.
-    pub(crate) fn record_host_failure(&mut self, host: &str, link: &str, why: PauseReason, now: Timestamp) {
-        let (selector, role) = (&*self.selector, self.role_at(host));
-        let announce = |until| selector.announce_pause(host, until, why.cause(), now);
-        let hosts = &selector.state().hosts;
-        let until = hosts.record_failure(selector, host, link, role, why, selector.backoff(), now, announce);
-        if until.is_some()
-            && let Some(trial) = self.take_trial_of(host)
-        {
-            trial.settle();
-        }
-    }
-
-    fn role_at(&self, host: &str) -> TrialRole {
-        if self.has_trial_of(host) { TrialRole::Trial } else { TrialRole::Ordinary }
-    }
-}
-
-/// Returns whether the response says "not now" for the whole host: a 429, or a 503 or a block that says for how long.
-fn is_limit(answer: &FetchResult, error: Option<&ErrorType>, asked: Option<Duration>) -> bool {
-    let blocked = error.and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
-    match answer.status {
-        _ if answer.outcome == Outcome::RateLimited => true,
-        // A 429 that rejects the crawler's signature is about its key, unless it says for how long.
-        _ if answer.outcome == Outcome::IdentityRejected && asked.is_none() => false,
-        Some(429) => error.is_some(),
-        Some(503) => error.is_some() && asked.is_some(),
-        _ => blocked && asked.is_some(),
-    }
-}
-
-fn describe(error: &ErrorType, answer: &FetchResult) -> String {
-    match (&answer.outcome, answer.status) {
-        (Outcome::Http(_), Some(status)) => format!("{error} (status {status})"),
-        (outcome, _) => outcome.to_string(),
+        self.record_host_failure(&host, PauseReason::Limited(self.seen.retry_after), now);
     }
 }

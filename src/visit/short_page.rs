@@ -19,8 +19,8 @@ use fetchwise_types::registry::{FetcherId, FetcherSpec};
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Turns a short page into content if it is complete.
-    pub(super) fn judge_short_page(&mut self, answer: &mut FetchResult, fetcher: FetcherId, by: &FetcherSpec) {
-        let Some(page) = answer.short.filter(|_| answer.outcome == Outcome::Empty) else { return };
+    pub(super) fn judge_short_page(&mut self, result: &mut FetchResult, fetcher: FetcherId, by: &FetcherSpec) {
+        let Some(page) = result.short.filter(|_| result.outcome == Outcome::Empty) else { return };
         let hosts = &self.selector.state().hosts;
         let domain = self.host();
         let came_before = hosts.record_short_page(domain, xxh3_64(self.link_name().as_bytes()), &page);
@@ -28,23 +28,23 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             return;
         }
         let (credit, shows_all) = if by.renders {
-            let plain = self.short_pages.plain.filter(|(_, plain)| page.chars <= plain.chars);
+            let plain = self.seen.short_pages.plain.filter(|(_, plain)| page.chars <= plain.chars);
             (plain.map(|(id, _)| id), plain.is_some())
         } else {
-            let rendered = self.short_pages.rendered.is_some_and(|rendered| rendered.chars <= page.chars);
+            let rendered = self.seen.short_pages.rendered.is_some_and(|rendered| rendered.chars <= page.chars);
             (None, rendered || hosts.has_complete_short_page(domain))
         };
         if !shows_all {
             match by.renders {
-                true => self.short_pages.rendered = Some(page),
-                false => self.short_pages.plain = Some((fetcher, page)),
+                true => self.seen.short_pages.rendered = Some(page),
+                false => self.seen.short_pages.plain = Some((fetcher, page)),
             }
             return;
         }
         hosts.set_complete_short_page(domain);
         // The tag names the credited fetcher, so that a replay of the log learns the same.
         let whom = credit.map_or(SHORT_PAGE_TRUE, |id| self.selector.fetcher_name(id));
-        answer.heuristics.push(Heuristic::new(SHORT_PAGE, whom.to_owned()));
-        answer.outcome = Outcome::Content;
+        result.heuristics.push(Heuristic::new(SHORT_PAGE, whom.to_owned()));
+        result.outcome = Outcome::Content;
     }
 }

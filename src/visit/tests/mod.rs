@@ -516,9 +516,9 @@ fn check(events: &[VisitEvent]) -> Result<(), TestCaseError> {
                         let probing = places.iter().filter(|p| p.out.as_ref().is_some_and(Fetch::is_probe)).count();
                         prop_assert!(!leads || probing <= 1 || now > BEGIN, "one probe at a time");
                         let place = &places[*n];
-                        if paused.is_some() && place.visit.attempts == 0 {
+                        if paused.is_some() && place.visit.tried.attempts == 0 {
                             prop_assert!(
-                                place.visit.passage.host_trial.is_some() || place.visit.redirects > 0,
+                                place.visit.passage.host_trial.is_some() || place.visit.redirects.followed > 0,
                                 "asked while paused"
                             );
                         }

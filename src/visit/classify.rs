@@ -1,0 +1,191 @@
+//! What the result of a fetch means for its visit.
+//!
+//! Owns: the table of results and meanings, which a test lists.
+//!
+//! Invariants: pure. The same result in the same circumstances has the same meaning.
+//!
+//! Must not know: selectors, records, the states of links and hosts.
+
+use std::time::Duration;
+
+use super::pace::PaceEffect;
+use fetchwise_types::attempt::ErrorType;
+use fetchwise_types::attempt::error_kind::{ErrorKind, FailureAction};
+use fetchwise_types::fetch_result::{FetchResult, Outcome};
+use fetchwise_types::registry::FetcherSpec;
+
+/// What a result means for its visit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// Content: the visit ends with it.
+    Delivered,
+    /// The failure may pass: the same fetcher goes once more.
+    Retry,
+    /// The failure is this fetcher's: another one goes next.
+    OtherFetcher,
+    /// The host says "not now" to every client: it is paused, and the visit ends.
+    Limit,
+    /// No other fetcher would get further: the visit ends.
+    End,
+}
+
+/// What a result means beyond what it says: what its visit and its host were like when it came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Circumstances {
+    /// The pause that the response asks for.
+    pub(super) asked: Option<Duration>,
+    /// The effect on the host's pace.
+    pub(super) effect: PaceEffect,
+    /// The host served this fetcher a moment ago, so that a block concerns the crawl's speed.
+    pub(super) was_served: bool,
+    /// The fetcher may go once more.
+    pub(super) may_retry: bool,
+    /// Timeouts, if this is one, have taken all the time that the visit may spend on them.
+    pub(super) is_out_of_time: bool,
+    /// A block ends the visit.
+    pub(super) ends_after_block: bool,
+    /// The hand-written table has chosen the fetcher, and does not escalate.
+    pub(super) is_by_table: bool,
+}
+
+/// A result with its meaning.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Classified {
+    pub(super) meaning: Meaning,
+    /// The error that is recorded; `None` for content.
+    pub(super) error: Option<ErrorType>,
+    /// The weight of the attempt in evidence.
+    pub(super) weight: f64,
+}
+
+/// Returns the meaning of a result.
+pub(super) fn classify(result: &FetchResult, by: &FetcherSpec, case: &Circumstances) -> Classified {
+    let Some(error) = result.outcome.counts_as(by).err() else {
+        // An unchanged page is the one that an earlier attempt brought: its cost and time are not those of a page.
+        let weight = if result.outcome == Outcome::NotModified { 0.0 } else { 1.0 };
+        return Classified { meaning: Meaning::Delivered, error: None, weight };
+    };
+    let is_block = error.kind().is_some_and(ErrorKind::is_banned);
+    let is_held = matches!(case.effect, PaceEffect::Held(_));
+    let is_limit = says_not_now(result, is_block, case.asked) || is_block && is_held;
+    let error = if is_limit && is_block && case.was_served { ErrorType::Known(ErrorKind::RateLimited) } else { error };
+    let kind = error.kind();
+    let meaning = meaning_of(kind, is_limit, case);
+    let weight = match kind {
+        // Not final yet.
+        _ if meaning == Meaning::Retry || case.effect == PaceEffect::Doubt => 0.0,
+        // Not about the fetcher: the host says "not now" to every client.
+        Some(ErrorKind::ServerError) if is_limit => 0.0,
+        kind => kind.map_or(1.0, ErrorKind::weight),
+    };
+    Classified { meaning, error: Some(error), weight }
+}
+
+fn meaning_of(kind: Option<ErrorKind>, is_limit: bool, case: &Circumstances) -> Meaning {
+    let is_last_timeout = kind == Some(ErrorKind::Timeout) && case.is_out_of_time;
+    // Only an empty page goes on to the browser of the table.
+    let ends_by_table = case.is_by_table && kind != Some(ErrorKind::WrongTool);
+    let ends_by_block = case.ends_after_block && kind.is_some_and(ErrorKind::is_banned);
+    match kind.map_or(FailureAction::OtherFetcher, ErrorKind::next) {
+        _ if is_limit => Meaning::Limit,
+        _ if kind.is_some_and(ErrorKind::is_transient) && case.may_retry && !is_last_timeout => Meaning::Retry,
+        FailureAction::End | FailureAction::RetryThenEnd => Meaning::End,
+        _ if ends_by_table || ends_by_block || case.is_out_of_time => Meaning::End,
+        _ => Meaning::OtherFetcher,
+    }
+}
+
+/// Returns whether the response says "not now" for the whole host: a 429, or a 503 or a block that says for how long.
+fn says_not_now(result: &FetchResult, is_block: bool, asked: Option<Duration>) -> bool {
+    match result.status {
+        _ if result.outcome == Outcome::RateLimited => true,
+        // A 429 that rejects the crawler's signature is about its key, unless it says for how long.
+        _ if result.outcome == Outcome::IdentityRejected && asked.is_none() => false,
+        Some(429) => true,
+        Some(503) => asked.is_some(),
+        _ => is_block && asked.is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fetchwise_types::fetch_result::{Block, BlockKind};
+    use fetchwise_types::time::Timestamp;
+
+    const MINUTE: Option<Duration> = Some(Duration::from_secs(60));
+    /// The first request of a visit at a host without a pace.
+    const FIRST: Circumstances = Circumstances {
+        asked: None,
+        effect: PaceEffect::None,
+        was_served: false,
+        may_retry: true,
+        is_out_of_time: false,
+        ends_after_block: false,
+        is_by_table: false,
+    };
+    const LAST: Circumstances = Circumstances { may_retry: false, ..FIRST };
+    const ASKED: Circumstances = Circumstances { asked: MINUTE, ..FIRST };
+    const HELD: Circumstances = Circumstances { effect: PaceEffect::Held(Timestamp::from_millis(1)), ..FIRST };
+    const SERVED: Circumstances = Circumstances { was_served: true, ..HELD };
+    const DOUBT: Circumstances = Circumstances { effect: PaceEffect::Doubt, was_served: true, ..FIRST };
+    const LATE: Circumstances = Circumstances { is_out_of_time: true, ..FIRST };
+    const STRICT: Circumstances = Circumstances { ends_after_block: true, ..FIRST };
+    const TABLE: Circumstances = Circumstances { is_by_table: true, ..FIRST };
+
+    fn status(status: u16) -> FetchResult {
+        let outcome = if status == 429 { Outcome::RateLimited } else { Outcome::Http(status) };
+        FetchResult::from(outcome).with_status(status)
+    }
+
+    fn captcha() -> FetchResult {
+        FetchResult::from(Outcome::Blocked(Block::new(BlockKind::Challenge, None, None))).with_status(200)
+    }
+
+    /// Each row: what came, the circumstances, and what it means with the weight of the attempt.
+    #[test]
+    fn each_result_has_its_meaning() {
+        use Meaning::{Delivered, End, Limit, OtherFetcher, Retry};
+        let of = FetchResult::from;
+        let rows: [(&str, FetchResult, Circumstances, Meaning, Option<&str>, f64); 32] = [
+            ("content", of(Outcome::Content), FIRST, Delivered, None, 1.0),
+            ("unchanged", of(Outcome::NotModified), FIRST, Delivered, None, 0.0),
+            ("a page without text", of(Outcome::Empty), FIRST, OtherFetcher, Some("wrong_tool"), 1.0),
+            ("the same, by the table", of(Outcome::Empty), TABLE, OtherFetcher, Some("wrong_tool"), 1.0),
+            ("a missing page", status(404), FIRST, End, Some("not_found"), 0.0),
+            ("nothing to get", status(204), FIRST, End, Some("not_found"), 0.0),
+            ("another client error", status(400), FIRST, End, Some("client_error"), 0.0),
+            ("a log-in", status(401), FIRST, End, Some("auth_required"), 0.0),
+            ("a price", status(402), FIRST, End, Some("payment_required"), 0.0),
+            ("a block", status(403), FIRST, OtherFetcher, Some("blocked_403"), 1.0),
+            ("a block for a minute", status(403), ASKED, Limit, Some("blocked_403"), 1.0),
+            ("a block in doubt", status(403), DOUBT, OtherFetcher, Some("blocked_403"), 0.0),
+            ("a block of a host that is held", status(403), HELD, Limit, Some("blocked_403"), 1.0),
+            ("the same, that served a moment ago", status(403), SERVED, Limit, Some("rate_limited"), 0.0),
+            ("a block that ends the visit", status(403), STRICT, End, Some("blocked_403"), 1.0),
+            ("a block, by the table", status(403), TABLE, End, Some("blocked_403"), 1.0),
+            ("a captcha", captcha(), FIRST, OtherFetcher, Some("blocked_captcha"), 1.0),
+            ("a captcha of a host that is held", captcha(), SERVED, Limit, Some("rate_limited"), 0.0),
+            ("a limit", status(429), FIRST, Limit, Some("rate_limited"), 0.0),
+            ("a limit for a minute", status(429), ASKED, Limit, Some("rate_limited"), 0.0),
+            ("an overloaded host", status(503), FIRST, Retry, Some("server_error"), 0.0),
+            ("the same once more", status(503), LAST, End, Some("server_error"), 1.0),
+            ("an overload for a minute", status(503), ASKED, Limit, Some("server_error"), 0.0),
+            ("a timeout", of(Outcome::Timeout), FIRST, Retry, Some("timeout"), 0.0),
+            ("the last timeout", of(Outcome::Timeout), LATE, End, Some("timeout"), 0.5),
+            ("a cut connection", of(Outcome::Network), FIRST, Retry, Some("network_error"), 0.0),
+            ("the same once more", of(Outcome::Network), LAST, OtherFetcher, Some("network_error"), 1.0),
+            ("a cut page, out of time", of(Outcome::Truncated), LATE, Retry, Some("truncated"), 0.0),
+            ("no such name", of(Outcome::Dns), FIRST, End, Some("dns_error"), 0.0),
+            ("a page of the network", of(Outcome::NetworkBlock), FIRST, OtherFetcher, Some("network_block"), 0.0),
+            ("an archive without a copy", of(Outcome::NotHeld), FIRST, OtherFetcher, Some("not_held"), 1.0),
+            ("a signature refused", of(Outcome::IdentityRejected), FIRST, End, Some("identity_rejected"), 0.0),
+        ];
+        let by = FetcherSpec::plain("direct_access");
+        for (what, result, case, meaning, error, weight) in rows {
+            let found = classify(&result, &by, &case);
+            let name = found.error.as_ref().map(ErrorType::name);
+            assert_eq!((found.meaning, name, found.weight), (meaning, error, weight), "{what}");
+        }
+    }
+}
