@@ -1,6 +1,8 @@
 //! The visit against scripts: the effect of each result, the records, the returned claims, and any interleaving of many
 //! visits of one host.
 
+#[cfg(all(feature = "metrics", feature = "tracing"))]
+mod announcements;
 #[cfg(feature = "journal")]
 mod clock_steps;
 #[cfg(test)]
