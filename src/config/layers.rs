@@ -12,12 +12,12 @@ use std::path::Path;
 
 use serde_path_to_error::Segment;
 
-use super::Config;
 use super::error::{ConfigError, InvalidValue};
 use super::keys::{Key, keys};
 use super::origin::{Origin, Problem};
 use super::secret::without_password;
 use super::tree::{Node, NodeContent};
+use super::{Config, built_in_changes};
 use crate::config::env::{PREFIX, VariableError, resolve_variable, value};
 use fetchwise_types::unknown_name::nearest;
 
@@ -40,11 +40,12 @@ pub struct Layers {
     tree: Node,
     keys: Vec<Key>,
     warnings: Vec<Problem>,
+    problems: Vec<Problem>,
 }
 
 impl Default for Layers {
     fn default() -> Self {
-        Self { tree: Node::empty(), keys: keys(), warnings: Vec::new() }
+        Self { tree: Node::empty(), keys: keys(), warnings: Vec::new(), problems: Vec::new() }
     }
 }
 
@@ -83,6 +84,10 @@ impl Layers {
                 _ => named.push((name, text)),
             }
         }
+        let is_of_fetcher = |(name, _): &(&String, &String)| name.contains("FETCHER__");
+        if named.iter().any(is_of_fetcher) && built_in_changes::are_built_in(&self.tree) {
+            self.problems.extend(built_in_changes::list_with_changes(&mut self.tree));
+        }
         for (name, text) in named {
             match resolve_variable(name, &keys, &self.tree) {
                 Ok((way, key)) => self.set_text(&way, name, text, key),
@@ -109,8 +114,10 @@ impl Layers {
     /// # Errors
     /// [`ConfigError::Settings`] with every problem.
     pub fn resolve(self) -> Result<Resolved, ConfigError> {
-        let Self { mut tree, keys, warnings } = self;
-        let mut problems = Vec::new();
+        let Self { mut tree, keys, warnings, mut problems } = self;
+        if tree.get(&["fetcher"]).is_some() {
+            problems.extend(built_in_changes::list_with_changes(&mut tree));
+        }
         let config = loop {
             let error = match serde_path_to_error::deserialize::<_, Config>(tree.value()) {
                 Ok(config) => break config,
@@ -245,14 +252,9 @@ fn to_problem(
     keys: &[Key],
     error: &serde_path_to_error::Error<toml::de::Error>,
 ) -> (Problem, Vec<String>) {
-    let mut way: Vec<String> = error.path().iter().filter_map(step).collect();
+    let way: Vec<String> = error.path().iter().filter_map(step).collect();
     let text = error.inner().message().trim_end();
-    let twice = text.strip_prefix("duplicate field `").and_then(|rest| rest.strip_suffix('`'));
-    if let (Some(name), Some(NodeContent::Table(table))) = (twice, tree.get(&way).map(|node| &node.content)) {
-        let is_the_other = |key: &&String| ["_s", "_ms"].iter().any(|unit| **key == format!("{name}{unit}"));
-        way.extend(table.keys().find(is_the_other).cloned());
-    }
-    let is_key = text.starts_with("unknown field") || twice.is_some();
+    let is_key = text.starts_with("unknown field");
     let at = tree.nearest(&way);
     let origin = if is_key { &at.key_origin } else { &at.origin };
     let is_secret = keys.iter().any(|key| key.is_secret && key.is_at(&way));

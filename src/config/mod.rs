@@ -35,6 +35,7 @@ pub use sections::{PaceConfig, PaceHostConfig};
 pub use value::{CompactThreshold, CostConfig};
 
 mod build;
+mod built_in_changes;
 mod check;
 mod env;
 mod error;
@@ -325,6 +326,29 @@ mod tests {
         assert!(error.contains("line 130: invalid fetcher.64.name \"f64\": at most 64 fetchers"), "{error}");
         let fits = many.rsplit_once("[[").unwrap().0;
         assert_eq!(Config::from_toml(fits, Path::new("c.toml")).unwrap().fetchers.len(), 64);
+    }
+
+    #[test]
+    fn a_built_in_fetcher_is_changed_without_a_list_of_all() {
+        let config = Config::from_toml("[fetcher.playwright]\ncost = 12\n[fetcher.archive_proxy]", Path::new("c.toml"));
+        let specs: Vec<_> = config.unwrap().fetchers.iter().map(FetcherConfig::spec).collect();
+        let names: Vec<_> = specs.iter().map(|spec| &*spec.name).collect();
+        assert_eq!(names, ["direct_access", "playwright", "playwright_stealth", "archive_proxy"]);
+        assert_eq!([specs[0].cost, specs[1].cost], [1.0, 12.0]);
+        let mut layers = Layers::default();
+        layers.variables(
+            [("FETCHWISE_FETCHER__SIMPLE_HTTP__COST", "2"), ("FETCHWISE_FETCHER__PLAYWRIGHT__COST", "13")]
+                .map(|(name, text)| (name.to_owned(), text.to_owned())),
+            &[],
+        );
+        let resolved = layers.resolve().unwrap();
+        assert_eq!(resolved.config.fetchers[1].spec().cost, 13.0);
+        assert_eq!(resolved.origin(&["fetcher", "1", "cost"]).to_string(), "FETCHWISE_FETCHER__PLAYWRIGHT__COST");
+        assert!(resolved.warnings[0].to_string().contains("expected one of DIRECT_ACCESS, PLAYWRIGHT"));
+        let error = error_of("mode = 'learning'\n[fetcher.playwrigt]\ncost = 3");
+        assert!(error.contains("line 2") && error.contains("did you mean `playwright`?"), "{error}");
+        let error = error_of("[fetcher.playwright]\ncosts = 3");
+        assert!(error.contains("line 2") && error.contains("did you mean `cost`?"), "{error}");
     }
 
     #[test]

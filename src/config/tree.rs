@@ -98,10 +98,7 @@ impl Node {
         match &self.content {
             NodeContent::Single(_) => None,
             NodeContent::List(list) => list.get(step.parse::<usize>().ok()?),
-            NodeContent::Table(table) => table.get(step).or_else(|| {
-                // The key of a time may contain its unit.
-                ["_s", "_ms"].iter().find_map(|unit| table.get(&format!("{step}{unit}")))
-            }),
+            NodeContent::Table(table) => table.get(step),
         }
     }
 
@@ -130,9 +127,6 @@ impl Node {
                 }
             }
             NodeContent::Table(table) => {
-                for unit in ["_s", "_ms"] {
-                    table.remove(&format!("{last}{unit}"));
-                }
                 table.insert(last.clone(), node);
             }
         }

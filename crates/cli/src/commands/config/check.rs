@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use fetchwise::config::{ConfigError, Layers, Problem, Resolved};
 use fetchwise::fetch::address_guard::parse_network;
-use fetchwise::registry::canonical;
+use fetchwise::registry::{Class, canonical};
 use serde::Serialize;
 
 use crate::parse::global::GlobalArgs;
@@ -122,6 +122,13 @@ fn check_names(resolved: Resolved, global: &GlobalArgs, found: &mut Findings) {
         found.others.push(failure.to_string());
     }
     let fetchers = &settings.config.fetchers;
+    if !fetchers.is_empty() && fetchers.iter().all(|fetcher| fetcher.spec().class != Class::Plain) {
+        found.remarks.push(
+            "no plain fetcher is listed, so each page costs a browser or more; to change one built-in fetcher only, write \
+             [fetcher.NAME] instead of [[fetcher]]"
+                .to_owned(),
+        );
+    }
     if !fetchers.is_empty() {
         // Without a list, the log adds candidates.
         let known: Vec<&str> = fetchers.iter().map(|fetcher| canonical(&fetcher.name)).collect();
