@@ -447,6 +447,25 @@ fn verify_detects_a_snapshot_that_differs_from_its_records() {
 }
 
 #[test]
+fn a_compaction_that_drops_nothing_says_of_no_attempt_that_it_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..300).map(|n| attempt(n, 20.0)));
+    let compact = |days: u32| {
+        let mut options = CompactOptions::default();
+        options.retain = days * DAY;
+        maintenance::compact(dir.path(), &selector(), &options, NOW, &mut quiet()).unwrap().attempts
+    };
+    let (before, after) = compact(36_500);
+    assert_eq!(before, after);
+    assert_eq!(maintenance::cutoff(dir.path()).unwrap(), None);
+    assert_eq!(compact(10).1, 0);
+    assert_eq!(maintenance::cutoff(dir.path()).unwrap(), Some(ago(10.0)));
+    // What was dropped stays dropped, however long attempts are kept from now on.
+    compact(36_500);
+    assert_eq!(maintenance::cutoff(dir.path()).unwrap(), Some(ago(10.0)));
+}
+
+#[test]
 fn a_policy_with_memory_observes_attempts_covered_by_a_snapshot() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), (0..400).map(|n| attempt(n * 13, 0.1)));

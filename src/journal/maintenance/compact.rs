@@ -6,6 +6,7 @@
 //!
 //! Must not know: how files are replaced.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::journal::maintenance::clock_check::{ClockUse, check, check_own_times}
 use crate::journal::maintenance::disk_usage;
 use crate::journal::maintenance::progress::{Phase, ProgressFn};
 use crate::journal::maintenance::snapshot::write;
+use crate::journal::query::{AttemptQuery, Order, attempts};
 use crate::journal::read::{open, pass};
 use crate::journal::recovery_point::FoldStart;
 use crate::journal::schema;
@@ -132,7 +134,10 @@ pub fn compact(
     let mut fold = Fold::begin(start, selector, now);
     fold.throttle.clone_from(&options.throttle);
     let cutoff = cutoff(dir, if writer_active { sealed_seq } else { u64::MAX }, options, now)?;
-    fold.cutoff = fold.cutoff.max(Some(cutoff));
+    // Nobody misses what was never there.
+    if has_attempts_before(dir, cutoff)? {
+        fold.cutoff = fold.cutoff.max(Some(cutoff));
+    }
     let mut at_seal = None;
     if writer_active && sealed_seq > fold.covers_seq {
         fold.advance(dir, selector, sealed_seq, now, &mut |progress| on_progress(Phase::Folding, progress))?;
@@ -224,6 +229,14 @@ fn cutoff(dir: &Path, floor_seq: u64, options: &CompactOptions, now: Timestamp) 
     let Some(keep) = options.keep_bytes else { return Ok(by_age) };
     let by_room = disk_usage::cutoff(dir, floor_seq, keep, options.pack, options.throttle.as_deref())?;
     Ok(by_room.map_or(by_age, |by_room| by_room.max(by_age)))
+}
+
+/// Returns whether the log has an attempt from before `cutoff`.
+fn has_attempts_before(dir: &Path, cutoff: Timestamp) -> Result<bool, JournalError> {
+    let until = Timestamp::from_millis(cutoff.as_millis().saturating_sub(1));
+    let query = AttemptQuery { until: Some(until), ..AttemptQuery::default() };
+    let found = attempts(dir, &query, Order::OldestFirst, Some(1), |_, _| ControlFlow::Continue(()))?;
+    Ok(found.shown > 0)
 }
 
 /// Rules for the records that a compaction may drop.

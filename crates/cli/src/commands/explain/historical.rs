@@ -12,7 +12,7 @@ use crate::commands::attempts::SHORT_ID;
 use crate::setup::decider::ContextArgs;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
-use crate::terminal::output::{CHOSEN, DIM, ERROR, HEADING, Output, Table, note, plain, styled};
+use crate::terminal::output::{CHOSEN, DIM, HEADING, Output, Table, note, plain, styled};
 use fetchwise::attempt::json::AttemptJson;
 use fetchwise::attempt::{Attempt, Hint};
 use fetchwise::decision::{Rule, Source};
@@ -233,10 +233,9 @@ pub(crate) fn show_rebuilt(loaded: &LoadReport, at: Timestamp, out: &mut Output)
         format_args!("evidence as of {}, rebuilt from {from}; with today's settings", rfc3339::format(at)),
     ))?;
     if let Some(before) = loaded.missing_before {
-        let label = styled(ERROR, "incomplete");
         out.flush()?;
         note(format_args!(
-            "{label}: attempts before {} were compacted away, and no snapshot is old enough: the evidence below is \
+            "incomplete: attempts before {} were compacted away, and no snapshot is old enough: the evidence below is \
              from later attempts only",
             rfc3339::format(before)
         ));
