@@ -134,10 +134,7 @@ fn urls_are_equal(a: &Url, b: &Url) -> bool {
 /// Adds the earlier body to the report.
 pub(super) fn of_earlier(report: Report, earlier: &CachedPage) -> Report {
     let body = earlier.body.as_ref();
-    Report {
-        not_modified: true,
-        file: body.map(|body| body.file.clone()),
-        record: body.and_then(|body| body.record.as_ref()).map(|record| record.id.clone()),
-        ..report
-    }
+    let record = body.and_then(|body| body.record.as_ref());
+    let (record, record_offset) = record.map(|record| (record.id.clone(), record.offset)).unzip();
+    Report { not_modified: true, file: body.map(|body| body.file.clone()), record, record_offset, ..report }
 }

@@ -113,8 +113,14 @@ pub struct Report {
     /// Whether the page is the one of an earlier crawl: a 304 to its validators, or a page that is still fresh and was
     /// not requested. [`file`](Self::file) and [`record`](Self::record) name the earlier body.
     pub not_modified: bool,
-    /// The record of the earlier body in a web archive, as `urn:uuid:...`.
+    /// The record of the body in a web archive, as `urn:uuid:...`.
     pub record: Option<String>,
+    /// The byte of the archive at which that record begins.
+    pub record_offset: Option<u64>,
+    /// The address that delivered, after all redirects.
+    pub final_url: Option<Box<str>>,
+    /// The `Content-Type` of what was delivered, as the server wrote it.
+    pub content_type: Option<Box<str>>,
     /// The terms of the page and the purposes that they leave: of a delivered page that has terms or was fetched for
     /// purposes, and of one that is `reserved`.
     pub consent: Option<Box<Consent>>,

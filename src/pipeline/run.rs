@@ -31,6 +31,7 @@ use fetchwise_types::consent::Term;
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
 use fetchwise_types::heuristic::url as urls;
 use fetchwise_types::registry::{Class, canonical};
+use fetchwise_types::response::header;
 use fetchwise_types::time::Timestamp;
 
 pub(super) type PipelineVisit<'w> = Visit<&'w Selector, &'w Url>;
@@ -221,6 +222,8 @@ async fn drive(
     }
     let is_reserved = report.error_type == Some(ErrorKind::Reserved.name());
     let Some(response) = delivered.filter(|_| report.success || is_reserved) else { return report };
+    report.final_url = Some(response.final_url.as_str().into());
+    report.content_type = header(&response.headers, "content-type").map(Into::into);
     report.consent = page_consent.or_else(|| consent::of_robots(pipeline, terms));
     match earlier.filter(|_| is_not_modified) {
         Some(earlier) if is_reserved => cache::keep_confirmed(pipeline, earlier, page_terms, &response),
@@ -348,6 +351,8 @@ async fn store_page(
     match stored {
         Ok(body) => {
             report.file = Some(body.file.clone());
+            let record = body.record.as_ref();
+            (report.record, report.record_offset) = record.map(|record| (record.id.clone(), record.offset)).unzip();
             if let Some(head) = head {
                 cache::keep(pipeline, url, head, Some(body));
             }

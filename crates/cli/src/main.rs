@@ -17,8 +17,8 @@ mod terminal;
 
 use std::process::ExitCode;
 
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser};
 
 use fetchwise::config::SigningMode;
 
@@ -30,7 +30,7 @@ use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, is_plain, note, note_labelled};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse().map_err(with_best_suggestion) {
+    let cli = match Cli::read_from(std::env::args_os()).map_err(with_best_suggestion) {
         Ok(cli) => cli,
         // The error repeats the invalid value. Its colours would be lost with the characters that have to go.
         Err(error) if error.use_stderr() && !std::env::args_os().all(|arg| is_plain(&arg.to_string_lossy())) => {
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_misspelt_command_gets_one_suggestion() {
-        let error = with_best_suggestion(Cli::try_parse_from(["fetchwise", "fecth"]).unwrap_err()).to_string();
+        let error = with_best_suggestion(Cli::read_from(["fetchwise", "fecth"]).unwrap_err()).to_string();
         assert!(error.contains("'fetch'") && !error.contains("'fleet'") && !error.contains("'fetchers'"), "{error}");
     }
 
@@ -164,7 +164,7 @@ mod tests {
         for (feature, is_here, line) in LINES {
             let data = tempfile::tempdir().unwrap();
             let words = ["fetchwise", "--data-dir", data.path().to_str().unwrap()];
-            let cli = Cli::try_parse_from(words.into_iter().chain(line.split(' ')));
+            let cli = Cli::read_from(words.into_iter().chain(line.split(' ')));
             let cli = cli.unwrap_or_else(|error| panic!("every build parses `{line}`: {error}"));
             if *is_here {
                 continue;

@@ -4,7 +4,7 @@
 //!
 //! Must not know: files, the environment and the clock.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use super::{
     attempts, ban_rate, classify, completions, config, demo, explain, export, fetch, fetchers, fleet, hosts, identity,
@@ -30,7 +30,7 @@ use crate::parse::global::GlobalArgs;
         fetchwise explain https://example.org/a.pdf           show why\n  \
         fetchwise import attempts.jsonl                       learn from attempts of another crawler\n\n\
         Exit codes: 0 done, 1 failed, 2 invalid usage or config, 3 refused (data directory locked, damaged or of a \
-        newer format).",
+        newer format), 4 some URLs were not delivered (`fetch`).",
     subcommand_required = true,
     arg_required_else_help = true,
     max_term_width = 110
@@ -77,10 +77,64 @@ pub(crate) enum Command {
     Man(completions::ManArgs),
 }
 
+/// The commands as the help of the program lists them.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Crawl", &["fetch", "try", "fetchers", "serve"]),
+    ("Look", &["stats", "hosts", "links", "attempts", "explain", "select", "query", "ban-rate", "classify", "unpause"]),
+    ("Log", &["import", "export", "snapshot", "compact", "verify", "repair", "forget"]),
+    ("Many crawlers", &["fleet", "identity", "priors", "rollout"]),
+    ("Try out", &["demo", "testbed", "simulate", "replay-policy", "importance"]),
+    ("Set up", &["config", "completions", "man", "help"]),
+];
+
+/// Returns the command line whose help lists the commands in groups.
+pub(crate) fn command() -> clap::Command {
+    let mut command = Cli::command();
+    command.build();
+    let about = |name: &str| {
+        let found = command.find_subcommand(name)?;
+        let about = found.get_about()?.to_string();
+        about.lines().next().map(str::to_owned)
+    };
+    let mut list = String::new();
+    for (title, names) in GROUPS {
+        list.push_str(&format!("{title}:\n"));
+        for name in names {
+            list.push_str(&format!("  {name:<15}{}\n", about(name).unwrap_or_default()));
+        }
+        list.push('\n');
+    }
+    let template = format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}{{options}}{{after-help}}");
+    Cli::command().help_template(template)
+}
+
+impl Cli {
+    /// Reads a command line, whose first word is the program's name.
+    pub(crate) fn read_from<W: Into<std::ffi::OsString> + Clone>(
+        words: impl IntoIterator<Item = W>,
+    ) -> Result<Self, clap::Error> {
+        let mut command = command();
+        let matches = command.try_get_matches_from_mut(words)?;
+        <Self as clap::FromArgMatches>::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+
+    #[test]
+    fn every_command_is_in_one_group_of_the_help() {
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        grouped.sort_unstable();
+        let mut command = Cli::command();
+        command.build();
+        let mut all: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        all.sort_unstable();
+        assert_eq!(grouped, all);
+        let help = super::command().render_help().to_string();
+        assert!(help.contains("\nLook:\n  stats          Sum up pages"), "{help}");
+    }
 
     #[test]
     fn the_syntax_is_consistent() {

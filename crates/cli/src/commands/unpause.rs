@@ -30,8 +30,11 @@ use fetchwise_serve::json::UnpausedJson;
 )]
 pub(crate) struct UnpauseArgs {
     /// End the pause of this domain, with or without www.
-    #[arg(value_name = "DOMAIN", required_unless_present = "link", conflicts_with = "link")]
+    #[arg(value_name = "DOMAIN", required_unless_present_any = ["link", "host"], conflicts_with = "link")]
     pub(crate) domain: Option<String>,
+    /// The same as DOMAIN
+    #[arg(long, visible_alias = "domain", value_name = "DOMAIN", conflicts_with_all = ["domain", "link"])]
+    pub(crate) host: Option<String>,
     /// End the pause of this link, as given to fetch: its id or its URL
     #[arg(long, value_name = "LINK")]
     pub(crate) link: Option<String>,
@@ -70,7 +73,7 @@ struct UnpauseResponse {
 
 /// Runs the command.
 pub(crate) fn run(args: &UnpauseArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
-    let target = match (&args.domain, &args.link) {
+    let target = match (args.domain.as_ref().or(args.host.as_ref()), &args.link) {
         (Some(domain), _) => ReleaseTarget::Host(read_domain(domain)?),
         (None, Some(link)) => ReleaseTarget::Link(link.clone()),
         (None, None) => return Err(Failure::usage("missing target: expected DOMAIN or --link L")),

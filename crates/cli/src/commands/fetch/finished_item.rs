@@ -81,6 +81,9 @@ struct StoredReport {
     not_modified: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     record: Option<String>,
+    record_offset: Option<u64>,
+    final_url: Option<Box<str>>,
+    content_type: Option<Box<str>>,
 }
 
 impl Stored for FinishedItem {
@@ -146,6 +149,9 @@ impl StoredReport {
             consent: report.consent.clone(),
             not_modified: report.not_modified,
             record: report.record.clone(),
+            record_offset: report.record_offset,
+            final_url: report.final_url.clone(),
+            content_type: report.content_type.clone(),
         })
     }
 
@@ -177,6 +183,9 @@ impl StoredReport {
             consent: self.consent,
             not_modified: self.not_modified,
             record: self.record,
+            record_offset: self.record_offset,
+            final_url: self.final_url,
+            content_type: self.content_type,
             response: None,
             crawl_delay_cut: None,
             signature_rejected_by: None,
@@ -216,6 +225,9 @@ mod tests {
             offers: vec!["rsl https://e.org/l.xml".into()],
             not_modified: true,
             record: Some("urn:uuid:0".to_owned()),
+            record_offset: Some(4096),
+            final_url: Some("https://e.org/b".into()),
+            content_type: Some("text/html; charset=utf-8".into()),
             consent: ConsentSettings::default()
                 .judge(vec![
                     Term::new(Vocabulary::ContentUsage, TermPlace::RobotsTxt, Purpose::TrainAi, false),

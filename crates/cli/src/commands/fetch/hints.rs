@@ -2,6 +2,8 @@
 //!
 //! Must not know: how results are printed.
 
+use std::path::Path;
+
 use crate::parse::input::scheme_hint;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::heuristic::url::without_user;
@@ -19,6 +21,9 @@ pub(super) fn hint(report: &Report) -> Option<String> {
              --allow-private-network"
                 .to_owned(),
         ),
+        ErrorKind::InvalidUrl if Path::new(report.url.trim()).is_file() => {
+            Some(format!("{0} is a file; to fetch the URLs in it: --input {0}", report.url.trim()))
+        }
         ErrorKind::InvalidUrl => scheme_hint(&without_user(&report.url)),
         _ => None,
     }
@@ -43,6 +48,10 @@ mod tests {
         let refused = hint_for("http://127.0.0.1/", "refused_address", "127.0.0.1 is a loopback address");
         assert!(refused.contains("--allow-network") && refused.contains("--allow-private-network"), "{refused}");
         assert!(hint_for("e.org/a", "invalid_url", "").contains("https://e.org/a"));
+        assert!(
+            hint_for("Cargo.toml", "invalid_url", "")
+                .contains("Cargo.toml is a file; to fetch the URLs in it: --input")
+        );
         assert_eq!(hint_for("ftp://e.org/a", "invalid_url", ""), "");
         assert_eq!(hint_for("http://e.org/a", "timeout", ""), "");
     }

@@ -24,6 +24,9 @@ pub(crate) struct ReportJson<'a> {
     source: Option<&'static str>,
     confidence: Option<f64>,
     status: Option<u16>,
+    /// The address that delivered, after all redirects.
+    final_url: Option<&'a str>,
+    content_type: Option<&'a str>,
     success: bool,
     error_type: Option<&'a str>,
     error: Option<&'a str>,
@@ -36,9 +39,11 @@ pub(crate) struct ReportJson<'a> {
     /// Whether the page is the one of an earlier crawl.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     not_modified: bool,
-    /// The record of the earlier body in an archive.
+    /// The record of the body in an archive, and the byte at which it begins; absent without an archive.
     #[serde(skip_serializing_if = "Option::is_none")]
     record: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record_offset: Option<u64>,
     /// The terms of the page, and where each was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     consent: Option<&'a [Term]>,
@@ -76,6 +81,8 @@ impl<'a> ReportJson<'a> {
             // Confidence belongs to a fetcher: without one there is none.
             confidence: report.fetcher.as_ref().map(|_| report.confidence),
             status: report.status,
+            final_url: report.final_url.as_deref(),
+            content_type: report.content_type.as_deref(),
             success: report.success,
             error_type: report.error_type,
             error: report.message.as_deref(),
@@ -87,6 +94,7 @@ impl<'a> ReportJson<'a> {
             paused_until: report.paused_until.map(rfc3339::format_time),
             not_modified: report.not_modified,
             record: report.record.as_deref(),
+            record_offset: report.record_offset,
             consent: report.consent.as_ref().map(|consent| &*consent.terms),
             allowed_for: report.consent.as_ref().map(|consent| &*consent.allowed_for),
             price: report.price.as_deref(),

@@ -67,7 +67,7 @@ pub(crate) struct InitArgs {
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
-    /// Wait until everything is published, read and learned, at most for this long
+    /// Wait until everything is published, read and learned, at most for this long; then exit with 1
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) wait: Option<Duration>,
     /// Show nodes whose attempts of the last week disagree with those of all others

@@ -140,10 +140,12 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Output) -> Res
         Err(JournalError::Log(LogError::Locked { .. })) => status_of_running_process(&dir, wait).await?,
         Err(error) => return Err(error.into()),
     };
+    let is_late = args.wait.is_some() && !status.converged;
+    let exit = if is_late { Exit::Failed } else { Exit::Done };
     let compared = if args.outliers { Some(outliers::compare(&dir, &status, settings)?) } else { None };
     if out.json {
         out.object(&StatusJson { status: &status, compared: compared.as_ref().map(outliers::json) })?;
-        return Ok(Exit::Done);
+        return Ok(exit);
     }
     let yes = |is: bool| if is { "yes" } else { "no" };
     // An older version of a running process may not report the scope.
@@ -179,7 +181,7 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Output) -> Res
         ))?;
     }
     compared.iter().try_for_each(|compared| outliers::show(compared, out))?;
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 /// Returns the state of the process that uses the directory.
