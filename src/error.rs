@@ -28,6 +28,14 @@ pub enum Error {
         /// Known names.
         known: Vec<String>,
     },
+    /// Another process has the journal's directory.
+    #[error("{source}")]
+    Locked {
+        /// Its process id, if it could be read.
+        pid: Option<u32>,
+        /// The `JournalError`, which names the directory.
+        source: Source,
+    },
     /// The journal cannot be opened or read: a `JournalError`.
     #[error(transparent)]
     Journal(Source),

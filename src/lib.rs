@@ -11,11 +11,7 @@
 //! this off.
 //!
 //! ```
-//! use fetchwise::detect::Detector;
-//! use fetchwise::fetch_result::{FetchResult, Outcome};
-//! use fetchwise::registry::FetcherSpec;
-//! use fetchwise::visit::Step;
-//! use fetchwise::Selector;
+//! use fetchwise::prelude::*;
 //! # fn get(_: &url::Url, _: &str) -> std::io::Result<(u16, Vec<(String, String)>, Vec<u8>)> {
 //! #     Ok((200, Vec::new(), format!("<p>{}", "The ferry leaves at noon. ".repeat(20)).into_bytes()))
 //! # }
@@ -119,12 +115,25 @@ pub(crate) mod state;
 pub(crate) mod trace;
 pub mod visit;
 
+/// What most crawlers import: `use fetchwise::prelude::*;`.
+pub mod prelude {
+    #[cfg(feature = "detect")]
+    pub use crate::detect::Detector;
+    pub use crate::fetch_result::{FetchResult, Outcome};
+    pub use crate::pace::{Pace, PaceSettings};
+    pub use crate::registry::FetcherSpec;
+    pub use crate::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait};
+    pub use crate::{Error, Selector};
+}
+
 #[cfg(feature = "detect")]
+#[doc(inline)]
 pub use fetchwise_detect as detect;
 #[cfg(feature = "pipeline")]
 pub use fetchwise_fetchers::{fetch, robots, store};
 #[cfg(feature = "identity")]
 pub use fetchwise_identity as identity;
+#[doc(inline)]
 pub use fetchwise_pace as pace;
 pub use fetchwise_types::{
     attempt, cache_use, consent, decision, fetch_result, heuristic, provenance, registry, response, robots_use, time,
@@ -137,6 +146,11 @@ pub use error::Error;
 pub use selector::Selector;
 #[doc(hidden)]
 pub use state::sweep_trigger::SweepTrigger;
+
+/// Compiles and runs the programs of the guide with the other documentation tests.
+#[cfg(all(doctest, feature = "journal", feature = "detect"))]
+#[doc = include_str!("../docs/guides/rust.md")]
+struct RustGuide;
 
 /// Compiles and runs the README's example with the other documentation tests.
 #[cfg(all(doctest, feature = "journal"))]

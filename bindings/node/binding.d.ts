@@ -513,7 +513,7 @@ export interface DetectorOptions {
 /** The end of a visit. */
 export interface End {
   /** How the visit ended. */
-  kind: 'delivered' | 'failed' | 'paused' | 'no_viable_fetcher' | 'no_route' | 'no_fetcher'
+  kind: 'delivered' | 'failed' | 'paused' | 'paced' | 'no_viable_fetcher' | 'no_route' | 'no_fetcher'
   /** Whether the visit delivered content. */
   isDelivered: boolean
   /** The reason of the failure: an `ErrorKind`, or a custom name. */

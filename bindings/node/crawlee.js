@@ -314,7 +314,7 @@ class Predictor {
       return
     }
     const { end } = state.visit
-    if (end?.kind === 'paused' && end.pausedUntil - Date.now() < left) {
+    if (['paused', 'paced'].includes(end?.kind) && end.pausedUntil - Date.now() < left) {
       await sleep(Math.max(0, end.pausedUntil - Date.now()) + 1)
       this.#begin(state)
       return

@@ -92,6 +92,14 @@ pub enum JournalError {
 }
 
 impl JournalError {
+    /// Returns the process that has locked the directory; `None` for other errors, and if its id cannot be read.
+    pub fn holder_pid(&self) -> Option<u32> {
+        match self {
+            Self::Log(fetchwise_log::Error::Locked { holder, .. }) => holder.rsplit(' ').next()?.parse().ok(),
+            _ => None,
+        }
+    }
+
     /// Returns whether retrying is useless until somebody fixes the cause: locked, damaged, of a newer format. Commands
     /// end with exit code 3.
     pub fn is_refusal(&self) -> bool {
@@ -106,6 +114,11 @@ impl JournalError {
 
 impl From<JournalError> for crate::error::Error {
     fn from(error: JournalError) -> Self {
-        Self::Journal(Box::new(error))
+        match &error {
+            JournalError::Log(fetchwise_log::Error::Locked { .. }) => {
+                Self::Locked { pid: error.holder_pid(), source: Box::new(error) }
+            }
+            _ => Self::Journal(Box::new(error)),
+        }
     }
 }

@@ -19,7 +19,7 @@ use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, cache, consent, lic
 use crate::router::Mode;
 use crate::selector::Selector;
 use crate::visit::passage::Passage;
-use crate::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait, WaitScope};
+use crate::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait};
 use fetchwise_fetchers::fetch::redirect_gate::within;
 use fetchwise_fetchers::fetch::{FetchError, Limits, RedirectGate, Request, Response};
 use fetchwise_fetchers::payment_offers::payment_offers;
@@ -306,11 +306,7 @@ fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
         VisitOutcome::Delivered => None,
         VisitOutcome::Failed(ErrorType::Known(kind)) => Some(kind.name()),
         VisitOutcome::Failed(_) => Some(ErrorKind::NetworkError.name()),
-        VisitOutcome::Paused { whom: WaitScope::Pace, .. } => Some(Report::PACED),
-        VisitOutcome::Paused { .. } => Some(Report::PAUSED),
-        VisitOutcome::NoRoute(_) => Some(Report::NO_ROUTE),
-        VisitOutcome::NoViableFetcher { .. } => Some(Report::NO_VIABLE_FETCHER),
-        VisitOutcome::NoFetcher => Some(Report::NO_FETCHER),
+        other => Some(other.name()),
     };
     let success = error_type.is_none();
     Report {

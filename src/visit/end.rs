@@ -119,16 +119,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         #[cfg(feature = "metrics")]
         self.count_end(&how, now);
-        let (name, error) = match &how {
-            VisitOutcome::Delivered => ("delivered", None),
-            VisitOutcome::Failed(error) => ("failed", Some(error.name())),
-            VisitOutcome::Paused { whom: WaitScope::Pace, .. } => ("paced", None),
-            VisitOutcome::Paused { .. } => ("paused", None),
-            VisitOutcome::NoViableFetcher { vendor } => ("no_viable_fetcher", Some(vendor.as_str())),
-            VisitOutcome::NoRoute(_) => ("no_route", None),
-            VisitOutcome::NoFetcher => ("no_fetcher", None),
+        let error = match &how {
+            VisitOutcome::Failed(error) => Some(error.name()),
+            VisitOutcome::NoViableFetcher { vendor } => Some(vendor.as_str()),
+            _ => None,
         };
-        self.span.ended(name, error, self.tried.requests);
+        self.span.ended(how.name(), error, self.tried.requests);
         let end = End {
             fetcher: last.fetcher,
             source,
@@ -152,16 +148,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Counts how the visit ended, and the decision to make no request.
     fn count_end(&mut self, how: &VisitOutcome, now: Timestamp) {
-        let (paused, gave_up) = (Source::Paused as usize, Source::ALL.len());
-        let (end, undecided) = match how {
-            VisitOutcome::Delivered => (0, None),
-            VisitOutcome::Failed(_) => (1, None),
-            VisitOutcome::Paused { whom: WaitScope::Pace, .. } => (3, Some(paused)),
-            VisitOutcome::Paused { .. } => (2, Some(paused)),
-            VisitOutcome::NoViableFetcher { .. } => (4, Some(gave_up + 1)),
-            VisitOutcome::NoRoute(_) => (5, None),
-            VisitOutcome::NoFetcher => (6, Some(gave_up)),
+        let undecided = match how {
+            VisitOutcome::Paused { .. } => Some(Source::Paused as usize),
+            VisitOutcome::NoFetcher => Some(Source::ALL.len()),
+            VisitOutcome::NoViableFetcher { .. } => Some(Source::ALL.len() + 1),
+            VisitOutcome::Delivered | VisitOutcome::Failed(_) | VisitOutcome::NoRoute(_) => None,
         };
-        self.watch.ended(end, undecided.filter(|_| self.tried.requests == 0), now);
+        self.watch.ended(how.index(), undecided.filter(|_| self.tried.requests == 0), now);
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
+use std::task::Poll;
 use std::time::Duration;
 
 use event_listener::{EventListener, Listener};
@@ -272,6 +273,33 @@ impl Wait {
         }
     }
 
+    /// Completes when the awaited event happens or [`until`](Self::until) has come, whichever is first. `sleep` makes
+    /// the timer of the runtime, such as `tokio::time::sleep`. Call [`Visit::next`](super::Visit::next) afterwards.
+    ///
+    /// ```
+    /// # use fetchwise::{Selector, visit::Step};
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let selector = Selector::builder().build()?;
+    /// let url = url::Url::parse("https://example.org/").unwrap();
+    /// let mut first = selector.visit(&url)?;
+    /// let Step::Fetch(_fetch) = first.next() else { panic!("the first request of a host goes out at once") };
+    /// let mut second = selector.visit(&url)?;
+    /// if let Step::Wait(wait) = second.next() {
+    ///     wait.ready(tokio::time::sleep).await;
+    /// }
+    /// # Ok::<(), fetchwise::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn ready<T: Future>(mut self, sleep: impl FnOnce(Duration) -> T) {
+        let timer = sleep(self.until.since(Timestamp::now()));
+        let (mut timer, mut event) = (std::pin::pin!(timer), std::pin::pin!(self.notified()));
+        std::future::poll_fn(|context| match (event.as_mut().poll(context), timer.as_mut().poll(context)) {
+            (Poll::Pending, Poll::Pending) => Poll::Pending,
+            _ => Poll::Ready(()),
+        })
+        .await;
+    }
+
     /// Blocks this thread until the awaited event happens, until [`until`](Self::until), or for `at_most`, whichever is
     /// first: for a crawler on threads. Call [`Visit::next`](super::Visit::next) afterwards.
     pub fn block(self, at_most: Duration) {
@@ -340,6 +368,54 @@ pub enum VisitOutcome {
     NoRoute(RouteError),
     /// None of the fetchers that this visit could use is available.
     NoFetcher,
+}
+
+impl VisitOutcome {
+    /// The names of all ends, as [`name`](Self::name) returns them.
+    pub const NAMES: [&str; 7] =
+        ["delivered", "failed", "paused", "paced", "no_viable_fetcher", "no_route", "no_fetcher"];
+
+    /// Returns its name: the one that traces, metrics, the HTTP interface, Python and Node have, too. `paced` is a pause
+    /// of the host's pace only.
+    pub fn name(&self) -> &'static str {
+        Self::NAMES[self.index()]
+    }
+
+    pub(crate) fn index(&self) -> usize {
+        match self {
+            Self::Delivered => 0,
+            Self::Failed(_) => 1,
+            Self::Paused { whom: WaitScope::Pace, .. } => 3,
+            Self::Paused { .. } => 2,
+            Self::NoViableFetcher { .. } => 4,
+            Self::NoRoute(_) => 5,
+            Self::NoFetcher => 6,
+        }
+    }
+}
+
+/// The [name](Self::name), with the error type of a failure, the scope of a pause, or the vendor.
+impl fmt::Display for VisitOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        match self {
+            Self::Failed(error) => write!(f, " ({error})"),
+            Self::Paused { whom: whom @ (WaitScope::Link | WaitScope::Host), .. } => write!(f, " ({whom})"),
+            Self::NoViableFetcher { vendor } => write!(f, " ({vendor})"),
+            Self::NoRoute(error) => write!(f, " ({error})"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How the visit ended, and the reason in words.
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.message.as_str() {
+            "" => self.how.fmt(f),
+            message => write!(f, "{}: {message}", self.how),
+        }
+    }
 }
 
 /// The scope of a pause.

@@ -4,6 +4,7 @@
 mod adaptation;
 #[cfg(feature = "pipeline")]
 mod cache;
+mod end_names;
 mod evidence_reference;
 #[cfg(all(feature = "identity", feature = "pipeline"))]
 mod identity_rejected;

@@ -110,8 +110,8 @@ impl From<Failure> for napi::Error<Code> {
 impl From<JournalError> for Failure {
     fn from(error: JournalError) -> Self {
         match &error {
-            JournalError::Log(BadLog::Locked { holder, .. }) => {
-                let pid = holder.rsplit(' ').next().and_then(|word| word.parse().ok());
+            JournalError::Log(BadLog::Locked { .. }) => {
+                let pid = error.holder_pid();
                 let message =
                     format!("{error}; close the other one, give both this journal, or ask a shared `fetchwise serve`");
                 Self { pid, ..Self::new(Code::Locked, message) }
@@ -135,7 +135,7 @@ impl From<fetchwise::Error> for Failure {
     fn from(error: fetchwise::Error) -> Self {
         match &error {
             fetchwise::Error::Url(error) => Self::url(error),
-            fetchwise::Error::Journal(source) => match source.downcast_ref::<JournalError>() {
+            fetchwise::Error::Journal(source) | fetchwise::Error::Locked { source, .. } => match source.downcast_ref::<JournalError>() {
                 Some(inner) => inner.clone().into(),
                 None => Self::log(source),
             },

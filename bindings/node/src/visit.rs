@@ -345,7 +345,7 @@ impl Step {
 #[derive(Clone, Debug)]
 pub struct End {
     /// How the visit ended.
-    #[napi(ts_type = "'delivered' | 'failed' | 'paused' | 'no_viable_fetcher' | 'no_route' | 'no_fetcher'")]
+    #[napi(ts_type = "'delivered' | 'failed' | 'paused' | 'paced' | 'no_viable_fetcher' | 'no_route' | 'no_fetcher'")]
     pub kind: String,
     /// Whether the visit delivered content.
     pub is_delivered: bool,
@@ -376,7 +376,7 @@ pub struct End {
 impl End {
     fn of(core: &Handle, end: &CoreEnd) -> Self {
         let mut out = Self {
-            kind: String::new(),
+            kind: end.how.name().to_owned(),
             is_delivered: end.is_delivered(),
             error_type: None,
             vendor: None,
@@ -390,26 +390,15 @@ impl End {
             paused: None,
             message: end.message.clone(),
         };
-        let kind = match &end.how {
-            VisitOutcome::Delivered => "delivered",
-            VisitOutcome::Failed(error) => {
-                out.error_type = Some(error.name().to_owned());
-                "failed"
-            }
+        match &end.how {
+            VisitOutcome::Failed(error) => out.error_type = Some(error.name().to_owned()),
             VisitOutcome::Paused { until, whom } => {
                 out.paused_until = Some(given::date_ms(*until));
                 out.paused = Some(whom.to_string());
-                "paused"
             }
-            VisitOutcome::NoViableFetcher { vendor } => {
-                out.vendor = Some(vendor.clone());
-                "no_viable_fetcher"
-            }
-            VisitOutcome::NoRoute(_) => "no_route",
-            VisitOutcome::NoFetcher => "no_fetcher",
-            _ => "ended",
-        };
-        out.kind = kind.to_owned();
+            VisitOutcome::NoViableFetcher { vendor } => out.vendor = Some(vendor.clone()),
+            _ => {}
+        }
         out
     }
 }

@@ -54,8 +54,8 @@ test('visits keep a pace unless it is turned off', () => {
   }
   const paced = ends({})
   assert.equal(paced[0], 'delivered')
-  assert.ok(paced.includes('paused'), 'twenty pages at once are more than a new host gets')
-  assert.deepEqual(ends({ pace: true }).includes('paused'), true)
+  assert.ok(paced.includes('paced'), 'twenty pages at once are more than a new host gets')
+  assert.deepEqual(ends({ pace: true }).includes('paced'), true)
   assert.deepEqual(new Set(ends({ pace: false })), new Set(['delivered']))
 })
 

@@ -52,12 +52,11 @@ pub(crate) fn closed() -> PyErr {
 /// Returns the journal's errors: [`LockedError`](classes::LockedError) with the holder's pid, or `LogError` with
 /// `is_refusal`.
 pub(crate) fn journal(py: Python<'_>, error: &JournalError) -> PyErr {
-    if let JournalError::Log(BadLog::Locked { holder, .. }) = error {
+    if let JournalError::Log(BadLog::Locked { .. }) = error {
         let exception = classes::LockedError::new_err(format!(
             "{error}; close the other one, give both this journal, or ask a shared `fetchwise serve`"
         ));
-        let pid = holder.rsplit(' ').next().and_then(|word| word.parse::<u32>().ok());
-        return with(py, exception, "pid", pid);
+        return with(py, exception, "pid", error.holder_pid());
     }
     let exception = log(error);
     if error.is_refusal() { with(py, exception, "is_refusal", true) } else { exception }
@@ -81,7 +80,7 @@ pub(crate) fn sink(py: Python<'_>, error: &SinkError) -> PyErr {
 pub(crate) fn any(py: Python<'_>, error: &fetchwise::Error) -> PyErr {
     match error {
         fetchwise::Error::Url(error) => url(error),
-        fetchwise::Error::Journal(source) => match source.downcast_ref::<JournalError>() {
+        fetchwise::Error::Journal(source) | fetchwise::Error::Locked { source, .. } => match source.downcast_ref::<JournalError>() {
             Some(inner) => journal(py, inner),
             None => log(source),
         },

@@ -184,7 +184,7 @@ impl Visit {
 
     fn __repr__(&self) -> String {
         match (self.end.get(), self.url()) {
-            (Some(end), _) => format!("<Visit, {}>", kind(&end.how)),
+            (Some(end), _) => format!("<Visit, {}>", end.how.name()),
             (None, url) => format!("<Visit of {}>", url.as_deref().unwrap_or("nothing any more")),
         }
     }
@@ -359,18 +359,6 @@ impl Step {
     }
 }
 
-fn kind(how: &VisitOutcome) -> &'static str {
-    match how {
-        VisitOutcome::Delivered => "delivered",
-        VisitOutcome::Failed(_) => "failed",
-        VisitOutcome::Paused { .. } => "paused",
-        VisitOutcome::NoViableFetcher { .. } => "no_viable_fetcher",
-        VisitOutcome::NoRoute(_) => "no_route",
-        VisitOutcome::NoFetcher => "no_fetcher",
-        _ => "ended",
-    }
-}
-
 /// The end of a visit. Truthy when it delivered content.
 ///
 /// >>> selector = fetchwise.Selector(fetchers=["direct_access"])
@@ -392,10 +380,11 @@ impl End {
         pyo3::types::PyTuple::new(py, ["kind", "fetcher"])
     }
 
-    /// `"delivered"`, `"failed"`, `"paused"`, `"no_viable_fetcher"`, `"no_route"` or `"no_fetcher"`.
+    /// `"delivered"`, `"failed"`, `"paused"`, `"paced"` (the host's pace admits no request in time), `"no_viable_fetcher"`,
+    /// `"no_route"` or `"no_fetcher"`.
     #[getter]
     fn kind(&self) -> &'static str {
-        kind(&self.kept.how)
+        self.kept.how.name()
     }
 
     /// Whether the visit delivered content.

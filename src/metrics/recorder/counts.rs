@@ -23,7 +23,7 @@ pub(crate) const SOURCES: usize = Source::ALL.len() + 2;
 pub(crate) const VENDORS: usize = 128;
 /// Reasons of waits.
 pub(crate) const WAITS: [&str; 5] = ["probe", "trial", "local_fault", "pace", "doubt"];
-/// Ends of visits.
+/// Ends of visits: those that a visit reports, and being dropped without one.
 pub(crate) const ENDS: [&str; 8] =
     ["delivered", "failed", "paused", "paced", "no_viable_fetcher", "no_route", "no_fetcher", "abandoned"];
 

@@ -114,3 +114,8 @@ fn a_pause_that_comes_from_another_process_is_announced_everywhere() {
         }
     });
 }
+
+#[test]
+fn metrics_count_the_ends_of_visits_by_their_names() {
+    assert_eq!(crate::metrics::recorder::counts::ENDS[..7], VisitOutcome::NAMES);
+}

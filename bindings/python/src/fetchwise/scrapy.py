@@ -188,7 +188,7 @@ class Middleware:
         request.meta.pop("fetchwise_visit", None)
         self._count(f"end/{end.kind}")
         seconds = max(0.0, (end.paused_until or 0.0) - time.time())
-        if end.kind == "paused" and 0 < seconds <= self._max_wait:
+        if end.kind in ("paused", "paced") and 0 < seconds <= self._max_wait:
             self._count("delayed")
             task = asyncio.ensure_future(self._come_back(request.replace(dont_filter=True), seconds))
             self._later.add(task)

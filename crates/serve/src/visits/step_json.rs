@@ -5,10 +5,9 @@ use serde::Serialize;
 use super::{ActiveVisit, VisitState};
 use crate::json::DecisionJson;
 use crate::signing::SignatureHeaders;
-use fetchwise::attempt::ErrorType;
 use fetchwise::rfc3339;
 use fetchwise::selector::Selector;
-use fetchwise::visit::{End, VisitOutcome, WaitScope};
+use fetchwise::visit::{End, VisitOutcome};
 
 /// A visit with its current step.
 #[derive(Debug, Serialize)]
@@ -87,18 +86,12 @@ impl<'a> VisitStepJson<'a> {
 }
 
 fn ended<'a>(end: &'a End, selector: &'a Selector) -> StepJson<'a> {
-    let (name, error_type) = match &end.how {
-        VisitOutcome::Delivered => ("delivered", None),
-        VisitOutcome::Failed(ErrorType::Known(kind)) => ("failed", Some(kind.name())),
-        VisitOutcome::Failed(other) => ("failed", Some(other.name())),
-        VisitOutcome::Paused { whom: WaitScope::Pace, .. } => ("paused", Some("paced")),
-        VisitOutcome::Paused { .. } => ("paused", Some("paused")),
-        VisitOutcome::NoRoute(_) => ("failed", Some("no_route")),
-        VisitOutcome::NoViableFetcher { .. } => ("failed", Some("no_viable_fetcher")),
-        _ => ("failed", Some("no_fetcher")),
+    let error_type = match &end.how {
+        VisitOutcome::Failed(error) => Some(error.name()),
+        _ => None,
     };
     StepJson::End {
-        end: name,
+        end: end.how.name(),
         error_type,
         paused_until: end.paused_until.map(|until| rfc3339::format(selector.clock().date_of(until))),
         fetcher: end.fetcher.map(|id| selector.fetcher_name(id)),
