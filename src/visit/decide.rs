@@ -85,12 +85,15 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                             self.following = Some(follower);
                             return Step::Wait(wait);
                         }
-                        verdict => self.followed = verdict == Some(true),
+                        verdict => {
+                            self.followed = verdict == Some(true);
+                            self.followed_in_vain |= follower.is_abandoned(now);
+                        }
                     }
                 }
                 if self.followed {
                     (selection.source, selection.rule) = (Source::Inferred, Rule::SharedProbe);
-                } else {
+                } else if !self.followed_in_vain {
                     let settings = self.selector.visit_settings();
                     let expected_by = now.saturating_add(settings.probe_deadline + settings.deadline + PROBE_GRACE);
                     match self.selector.state().probes.join(self.domain(), now, expected_by) {

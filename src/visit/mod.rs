@@ -130,6 +130,8 @@ pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
     following: Option<Follower>,
     /// Whether this visit waited for another visit's probe that reached a verdict.
     followed: bool,
+    /// Whether the leader that it waited for did not come back.
+    followed_in_vain: bool,
     /// The arm of the first decision, if there was a choice, and the fetcher that the other arm would have chosen.
     arm: Option<Arm>,
     shadow: Option<FetcherId>,
@@ -231,6 +233,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             retry_after: None,
             following: None,
             followed: false,
+            followed_in_vain: false,
             arm: None,
             shadow: None,
             last_attempt_at: None,
@@ -431,6 +434,15 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 self.next = NextStep::Ended(end);
                 step
             }
+        }
+    }
+
+    /// Returns what the visit holds for the next step of another visit: a lead, a trial, a permit. For a driver whose
+    /// client does not come back, alongside [`Fetch::release`]. The visit can still continue.
+    pub fn release(&mut self) {
+        self.passage.host_trial = None;
+        if let NextStep::Repeat(_, claims) = &mut self.next {
+            claims.abandon();
         }
     }
 
