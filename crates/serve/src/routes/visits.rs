@@ -342,10 +342,16 @@ fn take(state: &State, slot: &Arc<VisitSlot>, report: Report) -> Result<Option<R
     let failures = state.attempts.failures();
     let mut guard = slot.lock();
     let active = &mut *guard;
-    if number.is_some_and(|number| number < active.number || is_taken(active, number)) {
-        return Ok(None);
-    }
+    let end = came.as_ref().map(ReportContent::end_hash);
     let refuse = |error_type, error: &str| Ok(Some(ReportRefusal { error_type, error: error.to_owned() }));
+    if let Some(number) = number.filter(|number| *number < active.number || is_taken(active, *number)) {
+        return match active.reported_end(number).zip(end) {
+            Some((known, end)) if known != end => {
+                refuse("already_reported", "another report of this request is in the log")
+            }
+            _ => Ok(None),
+        };
+    }
     if number.is_some_and(|number| number > active.number) {
         return refuse("no_such_request", "the visit has no request with this number");
     }
@@ -366,6 +372,7 @@ fn take(state: &State, slot: &Arc<VisitSlot>, report: Report) -> Result<Option<R
             return refused;
         }
     }
+    active.ends.extend(end.map(|end| (active.number, end)));
     state.visits.advance(slot, active, state.selector.now());
     match state.attempts.failures() == failures {
         true => Ok(None),

@@ -92,6 +92,8 @@ pub(crate) struct ActiveVisit {
     pub(crate) number: u32,
     /// The signature of the request that was handed out, if it is signed.
     pub(crate) signature: Option<SignatureHeaders>,
+    /// How the reported requests ended: their numbers, with hashes.
+    pub(crate) ends: Vec<(u32, u64)>,
 }
 
 /// The state of a visit.
@@ -149,7 +151,8 @@ impl Visits {
             return Err(TooMany);
         }
         let host = visit.url().host_str().map(domain_of).unwrap_or_default().to_owned();
-        let active = Mutex::new(ActiveVisit { visit, state: VisitState::Open, number: 0, signature: None });
+        let active =
+            Mutex::new(ActiveVisit { visit, state: VisitState::Open, number: 0, signature: None, ends: Vec::new() });
         let (ends_at, overdue_at) = (AtomicU64::new(self.in_ms(self.patience)), AtomicU64::new(u64::MAX));
         let host = Box::from(host);
         let slot =
@@ -295,6 +298,11 @@ impl Visits {
 }
 
 impl ActiveVisit {
+    /// Returns how a request ended, if it was reported.
+    pub(crate) fn reported_end(&self, number: u32) -> Option<u64> {
+        self.ends.iter().find(|(reported, _)| *reported == number).map(|(_, end)| *end)
+    }
+
     /// Returns what it holds of its host. It can still be reported.
     fn release(&mut self) {
         self.visit.release();
