@@ -130,8 +130,8 @@ impl Follower {
         }
     }
 
-    /// Returns whether the leader had not come back at `now`. A visit that waited for it waits for no other: whoever
-    /// leads next may not come back either.
+    /// Returns whether the leader had not come back at `now`. A visit that waited for it waits for no other: the
+    /// next leader may not come back either.
     pub(crate) fn is_abandoned(&self, now: Timestamp) -> bool {
         match self.flight.end.load(Ordering::Acquire) {
             IN_PROGRESS => self.flight.expected_by <= now,
