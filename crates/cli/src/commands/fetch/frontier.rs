@@ -12,6 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::host_id::HostId;
 use super::link_queue::{LinkQueue, QueuedLink};
 use super::site_places::{PlaceUse, SiteId, SitePlaces};
 use fetchwise::time::Timestamp;
@@ -41,10 +42,6 @@ pub(super) struct Frontier {
     time: Timestamp,
     len: usize,
 }
-
-/// A host with waiting or open links. It names another host once the last of these has ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct HostId(u32);
 
 #[derive(Debug)]
 struct HostEntry {
@@ -271,7 +268,7 @@ impl Frontier {
             }
             None => {
                 self.hosts.push(entry);
-                HostId((self.hosts.len() - 1) as u32)
+                HostId::at(self.hosts.len() - 1)
             }
         };
         self.ids.insert(name, id);
@@ -317,12 +314,6 @@ impl Frontier {
             ListPosition::Ready(open, turn) => self.sites.add(entry.site, open, turn, host),
             ListPosition::Nowhere => {}
         }
-    }
-}
-
-impl HostId {
-    fn index(self) -> usize {
-        self.0 as usize
     }
 }
 

@@ -61,6 +61,7 @@ mod finished_item;
 mod frontier;
 mod held_results;
 mod hints;
+mod host_id;
 mod input_batch;
 mod input_feed;
 pub(crate) mod input_line;

@@ -15,7 +15,8 @@ use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::eta::Estimator;
-use super::frontier::{Frontier, HostId};
+use super::frontier::Frontier;
+use super::host_id::HostId;
 use super::link_fate::{LinkFate, NotFetched, WaitLimits};
 use super::link_queue::QueuedLink;
 use super::log_watch;

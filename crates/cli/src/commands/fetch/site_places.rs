@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::frontier::HostId;
+use super::host_id::HostId;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::heuristic::url::{network_of, registered_domain};
 use fetchwise::pipeline::Report;
