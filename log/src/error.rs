@@ -63,7 +63,7 @@ pub enum Error {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// The file system is full (or over quota).
+    /// The file system is full or over quota, or the file would be longer than the process may write.
     #[error("no space left for {}: {source}", path.display())]
     StorageFull {
         /// The file that could not grow.
@@ -155,7 +155,7 @@ impl Error {
         let kind = source.kind();
         let source = Arc::new(source);
         match kind {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::StorageFull { path, source },
+            _ if is_full(&source) => Self::StorageFull { path, source },
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem if action != "read" => {
                 Self::ReadOnly { path, source }
             }
@@ -313,6 +313,12 @@ pub struct UnknownName {
     pub text: String,
     /// The known names.
     pub known: &'static str,
+}
+
+/// Returns whether an error says that a file cannot grow: for lack of space, or by a limit.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 struct DamageList<'a>(&'a [Damage]);

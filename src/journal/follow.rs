@@ -8,12 +8,12 @@
 
 use std::path::{Path, PathBuf};
 
-use fetchwise_log::ResumeMark;
+use fetchwise_log::{Error as LogError, ResumeMark};
 
 use super::entry::{Entry, ReleaseTarget, TombstoneTarget};
 use super::error::JournalError;
 use super::load::{LoadReport, level_after};
-use super::read::pass_range;
+use super::read::{open, pass_range};
 use super::schema;
 use crate::selector::Selector;
 use fetchwise_pace::{Level, PaceState};
@@ -70,6 +70,10 @@ impl Follower {
     /// # Errors
     /// As [`replay`](super::replay). The next call continues after the last entry that `f` received.
     pub fn read(&mut self, mut f: impl FnMut(u64, Entry)) -> Result<(), JournalError> {
+        // A log that has entries is never without segments, so this is another directory.
+        if self.next > 1 && open(&self.dir)?.segments().len() == 0 {
+            return Err(LogError::Invalid(format!("the log in {} is gone", self.dir.display())).into());
+        }
         let (from, next) = (self.next, &mut self.next);
         let take = |seq: u64, record: fetchwise_log::RecordRef<'_>| {
             let entry = schema::decode(record.kind, record.schema, record.payload)?;

@@ -33,6 +33,7 @@
 //! assert_eq!(journal::replay(dir, |_, _| {}).unwrap().attempts, 1);
 //! ```
 
+mod attempt_content;
 mod builder;
 #[cfg(test)]
 mod clock_tests;
@@ -64,6 +65,7 @@ mod tombstone_cache;
 mod tombstones;
 mod write;
 
+pub use attempt_content::{AttemptContent, attempt_contents};
 pub use entry::{
     Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, TombstoneTarget,
 };

@@ -2,7 +2,8 @@
 //!
 //! Invariants: a host has at most one leader at a time. Its followers wake when the leader's [`Lead`] is dropped, for
 //! whatever reason. They learn whether the leader reached a verdict; if not, one of them leads next. A leader that
-//! never ends is given up at its expected end, so no follower waits for ever.
+//! never ends is given up at its expected end, so no follower waits for ever. A follower that waited for a leader which
+//! did not come back can tell.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -16,6 +17,8 @@ use fetchwise_types::time::Timestamp;
 const IN_PROGRESS: u8 = 0;
 const VERDICT: u8 = 1;
 const GIVEN_UP: u8 = 2;
+/// The leader did not come back.
+const ABANDONED: u8 = 3;
 
 type ByDomain = Arc<DashMap<Box<str>, Arc<InFlight>>>;
 
@@ -65,7 +68,7 @@ impl SingleFlight {
             }
             Entry::Occupied(mut overdue) => {
                 let new = flight();
-                overdue.insert(Arc::clone(&new)).end(GIVEN_UP);
+                overdue.insert(Arc::clone(&new)).end(ABANDONED);
                 new
             }
             Entry::Vacant(free) => Arc::clone(free.insert(flight()).value()),
@@ -99,6 +102,12 @@ impl Lead {
         self.flight.end(VERDICT);
     }
 
+    /// Ends the flight of a leader that does not come back.
+    pub(crate) fn abandon(self) {
+        self.leave();
+        self.flight.end(ABANDONED);
+    }
+
     fn leave(&self) {
         // The flight may have been given up, and another visit may lead by now.
         self.by_domain.remove_if(&self.domain, |_, flight| Arc::ptr_eq(flight, &self.flight));
@@ -118,6 +127,15 @@ impl Follower {
         match self.flight.end.load(Ordering::Acquire) {
             IN_PROGRESS => None,
             end => Some(end == VERDICT),
+        }
+    }
+
+    /// Returns whether the leader had not come back at `now`. A visit that waited for it waits for no other: the
+    /// next leader may not come back either.
+    pub(crate) fn is_abandoned(&self, now: Timestamp) -> bool {
+        match self.flight.end.load(Ordering::Acquire) {
+            IN_PROGRESS => self.flight.expected_by <= now,
+            end => end == ABANDONED,
         }
     }
 

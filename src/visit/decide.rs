@@ -85,12 +85,15 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                             self.probe.following = Some(follower);
                             return Step::Wait(wait);
                         }
-                        verdict => self.probe.followed = verdict == Some(true),
+                        verdict => {
+                            self.probe.followed = verdict == Some(true);
+                            self.probe.followed_in_vain |= follower.is_abandoned(now);
+                        }
                     }
                 }
                 if self.probe.followed {
                     (selection.source, selection.rule) = (Source::Inferred, Rule::SharedProbe);
-                } else {
+                } else if !self.probe.followed_in_vain {
                     let settings = self.selector.visit_settings();
                     let expected_by = now.saturating_add(settings.probe_deadline + settings.deadline + PROBE_GRACE);
                     match self.selector.state().probes.join(self.domain(), now, expected_by) {

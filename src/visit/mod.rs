@@ -166,6 +166,8 @@ struct SharedProbe {
     following: Option<Follower>,
     /// Whether this visit waited for one that reached a verdict.
     followed: bool,
+    /// Whether the leader that it waited for did not come back.
+    followed_in_vain: bool,
 }
 
 /// The redirects of the current attempt.
@@ -468,6 +470,15 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 self.next = NextStep::Ended(end);
                 step
             }
+        }
+    }
+
+    /// Returns what the visit holds for the next step of another visit: a lead, a trial, a permit. For a driver whose
+    /// client does not come back, alongside [`Fetch::release`]. The visit can still continue.
+    pub fn release(&mut self) {
+        self.passage.host_trial = None;
+        if let NextStep::Repeat(_, claims) = &mut self.next {
+            claims.abandon();
         }
     }
 

@@ -111,6 +111,12 @@ impl<S: Deref<Target = Selector>> Fetch<S> {
         &self.span
     }
 
+    /// Returns its claims, so that other visits of the host can continue. For a driver whose client is overdue: its
+    /// report can still come, and teaches the same.
+    pub fn release(&mut self) {
+        self.claims.abandon();
+    }
+
     /// Returns the time at which it was handed out.
     pub fn at(&self) -> Timestamp {
         self.at
@@ -130,6 +136,14 @@ pub(super) struct FetchClaims<S: Deref<Target = Selector>> {
 
 impl<S: Deref<Target = Selector>> FetchClaims<S> {
     pub(super) const NONE: Self = Self { lead: None, trial: None, permit: None };
+
+    /// Returns the claims of a request that nobody reports.
+    pub(super) fn abandon(&mut self) {
+        let Self { lead, .. } = std::mem::replace(self, Self::NONE);
+        if let Some(lead) = lead {
+            lead.abandon();
+        }
+    }
 
     /// Settles the claims after the attempt at `host` was recorded: followers can continue, and the breaker knows the
     /// result. The trial of a fetcher on a host that only redirected is returned.

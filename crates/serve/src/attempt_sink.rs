@@ -22,7 +22,7 @@ use fetchwise::analytics::{By, Stats};
 use fetchwise::attempt::Attempt;
 use fetchwise::backoff::LinkState;
 use fetchwise::journal;
-use fetchwise::journal::{Entry, Journal, JournalError, Tombstone, maintenance};
+use fetchwise::journal::{AttemptContent, Entry, Journal, JournalError, Tombstone, maintenance};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::selector::{Released, Sink, SinkError};
 use fetchwise::time::{Clock, Timestamp};
@@ -57,6 +57,15 @@ struct AttemptCounts {
     series: Series,
     /// Attempts before this may have been compacted away, and their ids with them.
     cutoff: Option<Timestamp>,
+}
+
+impl AttemptCounts {
+    /// Adds the id of an attempt. One without content is not in the log either.
+    fn know(&mut self, id: Uuid, content: Option<AttemptContent>) {
+        if let Some(content) = content {
+            self.ids.insert(id, content);
+        }
+    }
 }
 
 /// The error of a scan that failed.
@@ -126,7 +135,7 @@ impl AttemptStore {
         let number = self.current_scan.load(Ordering::Acquire);
         let dir = &self.dir;
         let mut found = lock(&self.counts).ids.begin_scan();
-        journal::ids(dir, |id| found.add(id))?;
+        journal::attempt_contents(dir, |id, content| found.add(id, content))?;
         let (mut figures, mut series, now) = (blank(&self.candidates), Series::default(), self.clock.date());
         journal::replay(dir, |seq, entry| {
             if seq < end
@@ -194,8 +203,9 @@ impl AttemptStore {
     /// Counts an attempt of a followed log, which has it already.
     pub(crate) fn count(&self, attempt: &Attempt) {
         self.unavailable.seen(&attempt.fetcher);
+        let content = AttemptContent::of(attempt);
         let mut counts = lock(&self.counts);
-        counts.ids.insert(attempt.id);
+        counts.know(attempt.id, content.ok());
         counts.figures.iter_mut().for_each(|stats| stats.observe(attempt));
         counts.series.observe(attempt, self.clock.date());
     }
@@ -257,9 +267,9 @@ impl AttemptStore {
         f(&counts.figures[place], &counts.series)
     }
 
-    /// Returns whether an attempt is in the log. Callers wait for [`scanned`](Self::scanned) first.
-    pub(crate) fn knows(&self, id: Uuid) -> bool {
-        lock(&self.counts).ids.contains(id)
+    /// Returns what the attempt with this id says, if it is in the log. Callers wait for [`scanned`](Self::scanned) first.
+    pub(crate) fn known(&self, id: Uuid) -> Option<AttemptContent> {
+        lock(&self.counts).ids.get(id)
     }
 
     /// Returns the number of attempts that the journal rejected.
@@ -276,13 +286,14 @@ impl AttemptStore {
 impl Sink for AttemptStore {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
         self.unavailable.seen(&attempt.fetcher);
+        let content = AttemptContent::of(attempt);
         // The lock is held during the append, so that no reader sees the record without its counts.
         let mut counts = lock(&self.counts);
         if let Err(error) = Sink::append(&*self.journal, attempt) {
             self.failures.fetch_add(1, Ordering::Relaxed);
             return Err(error);
         }
-        counts.ids.insert(attempt.id);
+        counts.know(attempt.id, content.ok());
         counts.figures.iter_mut().for_each(|stats| stats.observe(attempt));
         counts.series.observe(attempt, self.clock.date());
         Ok(())

@@ -6,12 +6,14 @@
 use std::net::IpAddr;
 
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode, header};
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 use super::options::Options;
 use super::problem::Problem;
+use super::request_origin;
 use super::token::Tokens;
 use fetchwise::SweepTrigger;
 
@@ -66,7 +68,8 @@ impl Auth {
     /// Admits a request and returns its client.
     ///
     /// # Errors
-    /// 401 without a known token, 403 from a page of another origin, 429 above the rate.
+    /// 400 with several hosts, 401 without a known token, 403 from a page of another origin, 421 if the request line
+    /// names another host, 429 above the rate, 431 with a head that is too long.
     pub(crate) fn admit(&self, parts: &Parts, from: IpAddr) -> Result<Client, Problem> {
         let path = parts.uri.path();
         let is_open = OPEN.contains(&path) || path.starts_with(ASSETS);
@@ -75,11 +78,13 @@ impl Auth {
             _ => Client::Address(from),
         };
         self.within_rate(client)?;
+        request_origin::within_head_limit(parts)?;
+        let authority = request_origin::authority(&parts.uri, &parts.headers)?;
         if self.is_public {
             return Ok(client);
         }
         if !self.needs_token() {
-            self.is_ours(&parts.headers, &parts.uri)?;
+            self.is_ours(parts, authority.as_ref())?;
         } else if !is_open && matches!(client, Client::Address(_)) {
             let words = match bearer(&parts.headers) {
                 None => "missing token: send it as `Authorization: Bearer TOKEN`",
@@ -92,7 +97,7 @@ impl Auth {
 
     /// Checks host and origin. Any page in the operator's browser can send requests to loopback, but it cannot forge
     /// its origin or the host name that it used.
-    fn is_ours(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
+    fn is_ours(&self, parts: &Parts, authority: Option<&Authority>) -> Result<(), Problem> {
         let foreign = |what: &str| {
             let words = format!(
                 "{what}: without tokens, requests must address an IP address or localhost; allow other hosts with --host, or \
@@ -100,21 +105,13 @@ impl Auth {
             );
             Err(Problem::new(StatusCode::FORBIDDEN, "foreign_host", words))
         };
-        let authority = match headers.get(header::HOST).map(|host| host.to_str()) {
-            Some(Ok(host)) => Some(host.to_owned()),
-            Some(Err(_)) => return foreign("the host is not a valid name"),
-            None => uri.authority().map(|authority| authority.as_str().to_owned()),
-        };
-        let Some(authority) = authority else { return Ok(()) };
-        if !self.is_own(host_of(&authority)) {
-            return foreign("the host is not this server's");
-        }
-        match headers.get(header::ORIGIN).map(|origin| origin.to_str()) {
-            None => Ok(()),
-            Some(Ok(origin)) if origin.split_once("://").is_some_and(|(_, at)| at.eq_ignore_ascii_case(&authority)) => {
-                Ok(())
+        match authority {
+            Some(authority) if !self.is_own(authority.host()) => foreign("the host is not this server's"),
+            Some(authority) if request_origin::is_foreign_page(parts, authority) => {
+                foreign("the request comes from a page of another origin")
             }
-            Some(_) => foreign("the request comes from a page of another origin"),
+            // No browser sends a request without a host.
+            _ => Ok(()),
         }
     }
 
@@ -142,14 +139,6 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
-}
-
-/// Returns the host of `host:port`.
-fn host_of(authority: &str) -> &str {
-    match authority.rfind(']') {
-        Some(end) => &authority[..=end],
-        None => authority.split(':').next().unwrap_or_default(),
-    }
 }
 
 #[cfg(test)]
@@ -194,6 +183,80 @@ mod tests {
         let page = |origin| ask(&auth, "/v1/forget", &[("host", "localhost:80"), ("origin", origin)]);
         assert_eq!(page("http://localhost:80"), Ok(Client::Address(HERE)));
         assert_eq!([page("http://evil.example"), page("null")], [Err(StatusCode::FORBIDDEN); 2]);
+    }
+
+    /// A browser sends no `Origin` with these: images, scripts, frames, links, and requests without CORS.
+    #[test]
+    fn without_tokens_no_request_of_another_page_is_admitted_whatever_the_page_uses() {
+        let auth = Auth::new(Tokens::default(), &Options::default());
+        let own = ("host", "127.0.0.1:7117");
+        for path in ["/", "/v1/stats", "/v1/attempts?limit=9", "/healthz", "/readyz", "/metrics", "/assets/app.js"] {
+            for site in ["cross-site", "same-site", "x", ""] {
+                for (mode, dest) in [("no-cors", "image"), ("no-cors", "empty"), ("navigate", "iframe")] {
+                    let headers = [own, ("sec-fetch-site", site), ("sec-fetch-mode", mode), ("sec-fetch-dest", dest)];
+                    assert_eq!(ask(&auth, path, &headers), Err(StatusCode::FORBIDDEN), "{path} {site} {mode}");
+                }
+            }
+            let referer = |page| ask(&auth, path, &[own, ("referer", page)]);
+            assert_eq!([referer("http://evil.example/a"), referer("x")], [Err(StatusCode::FORBIDDEN); 2]);
+            assert_eq!(referer("http://127.0.0.1:7117/?domain=e.org"), Ok(Client::Address(HERE)));
+            for site in ["same-origin", "none"] {
+                assert_eq!(ask(&auth, path, &[own, ("sec-fetch-site", site)]), Ok(Client::Address(HERE)));
+            }
+            let two = [own, ("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")];
+            assert_eq!(ask(&auth, path, &two), Err(StatusCode::FORBIDDEN));
+        }
+        let link =
+            [own, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+        assert_eq!(ask(&auth, "/", &link), Ok(Client::Address(HERE)), "a link to the dashboard");
+        assert_eq!(ask(&auth, "/v1/stats", &link), Err(StatusCode::FORBIDDEN));
+    }
+
+    #[test]
+    fn every_listener_takes_one_authority_per_request() {
+        let options = Options::default();
+        let with_token = ("authorization", "Bearer one");
+        for auth in [
+            Auth::new(Tokens::default(), &options),
+            Auth::new(Tokens::from_text("one").unwrap(), &options),
+            Auth::public(&options),
+        ] {
+            let ask = |uri, hosts: &[&'static str]| {
+                let hosts = hosts.iter().map(|host| ("host", *host));
+                ask(&auth, uri, &hosts.chain([with_token]).collect::<Vec<_>>()).err()
+            };
+            for (uri, hosts, want) in [
+                ("/v1/stats", &["localhost"] as &[_], None),
+                ("/v1/stats", &[], None),
+                ("http://localhost:80/v1/stats", &["LOCALHOST:80"], None),
+                ("/v1/stats", &["localhost", "localhost"], Some(400)),
+                ("/v1/stats", &["localhost", "evil.example"], Some(400)),
+                ("/v1/stats", &["localhost:80@evil.example"], Some(400)),
+                ("/v1/stats", &[""], Some(400)),
+                ("/v1/stats", &["local host"], Some(400)),
+                ("http://evil.example/v1/stats", &["localhost"], Some(421)),
+                ("http://localhost:81/v1/stats", &["localhost:80"], Some(421)),
+            ] {
+                assert_eq!(ask(uri, hosts).map(|status| status.as_u16()), want, "{uri} {hosts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_head_has_at_most_64_kib() {
+        let auth = Auth::public(&Options::default());
+        for (length, is_admitted) in [(65_000, true), (65_480, true), (65_536, false), (120_000, false)] {
+            let text = "x".repeat(length);
+            let want =
+                if is_admitted { Ok(Client::Address(HERE)) } else { Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE) };
+            assert_eq!(ask(&auth, "/", &[("x", &text)]), want, "{length}");
+            let many: Vec<_> =
+                text.as_bytes().chunks(1_000).map(|part| ("x", std::str::from_utf8(part).unwrap())).collect();
+            assert_eq!(ask(&auth, "/", &many).is_ok(), is_admitted && length < 65_200, "{length}");
+        }
+        let path = format!("/{}", "x".repeat(65_500));
+        assert!(ask(&auth, &path, &[("a", "b")]).is_ok());
+        assert!(ask(&auth, &path, &[("a", "b"), ("c", "a long value of a header")]).is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! [`Server`] takes a selector, its journal and a detector, and serves requests until it is stopped. It neither decides
 //! nor judges: a route reads a request, calls the library as an embedding crawler does, and writes the result.
 //!
-//! [`json`] owns the fields of all responses; the commands use the same. `auth` admits requests, `listener` accepts
+//! [`json`] owns the fields of all responses; the commands use the same. `auth` admits requests, `request_origin` reads what they address, `listener` accepts
 //! connections, `attempt_sink` knows what is in the log, `time_series` has its figures over time, `fleet_membership`
 //! is the interface to a fleet, `signing` that to an identity, `public` is the listener for what an agent publishes,
 //! `assets` has the dashboard's files, and `routes` has a file per group of routes.
@@ -30,6 +30,7 @@ mod options;
 mod problem;
 mod public;
 mod request_body;
+mod request_origin;
 mod routes;
 mod server;
 mod signing;

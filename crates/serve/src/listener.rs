@@ -26,10 +26,9 @@ use tower::ServiceExt;
 use super::connections::{Connection, Connections};
 use super::options::Options;
 use crate::auth::Auth;
+use crate::request_origin::MAX_HEAD_BYTES;
 use crate::write_timeout::{Unstalled, Writing};
 
-/// The longest head of a request, URL included.
-const MAX_HEAD_BYTES: usize = 64 << 10;
 /// The time that a closing connection without an active request has for the rest of its last response. A new connection
 /// waits as long for one that makes room.
 const ROOM_WITHIN: Duration = Duration::from_secs(1);
@@ -177,6 +176,7 @@ impl ServedConnection {
         let this = &self;
         let service = service_fn(|request: Request<Incoming>| this.answer(request));
         let mut builder = http1::Builder::new();
+        // A read may go beyond this, so the admission counts again.
         builder.timer(TokioTimer::new()).header_read_timeout(options.idle_time).max_buf_size(MAX_HEAD_BYTES);
         let serving = builder.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(serving);

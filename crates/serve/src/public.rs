@@ -25,6 +25,7 @@ use crate::json_response;
 use crate::listener::Front;
 use crate::options::Options;
 use crate::problem::Problem;
+use crate::request_origin;
 
 /// Time for which a document is served before it is read again. It bounds the signatures that clients cause.
 const FRESH_FOR: Duration = Duration::from_millis(250);
@@ -113,13 +114,8 @@ impl Site {
 
     /// Returns whether a request addresses the agent.
     fn is_addressed(&self, uri: &Uri, headers: &HeaderMap) -> bool {
-        let mut hosts = headers.get_all(header::HOST).iter();
-        let host = match (hosts.next().map(HeaderValue::to_str), hosts.next()) {
-            (Some(Ok(host)), None) => host,
-            _ => return false,
-        };
-        // A request line with a whole URL takes precedence over the header.
-        let given = uri.authority().map_or(host, |authority| authority.as_str()).to_ascii_lowercase();
+        let Ok(Some(given)) = request_origin::authority(uri, headers) else { return false };
+        let given = given.as_str().to_ascii_lowercase();
         given.strip_suffix(":443").unwrap_or(&given) == self.authority
     }
 }

@@ -10,7 +10,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::batch::Batch;
-use crate::error::Error;
+use crate::error::{Error, is_full};
 use crate::format::{FRAME_HEADER_LEN, FrameHeader, FrameKind, Link, SegmentHeader, next_digest, payload_crc};
 use crate::fs::{FsFile, write_all_at};
 
@@ -110,8 +110,4 @@ impl Active {
         }
         Ok(())
     }
-}
-
-fn is_full(e: &io::Error) -> bool {
-    matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

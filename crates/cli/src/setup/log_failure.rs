@@ -1,6 +1,7 @@
 //! Failures of the attempt log: their exit codes and hints.
 
 use std::borrow::Cow;
+use std::io::ErrorKind;
 
 use super::server_discovery::server_of;
 use crate::terminal::exit::Failure;
@@ -45,6 +46,9 @@ fn hint(error: &JournalError) -> Option<Cow<'static, str>> {
         }
         JournalError::Log(LogError::ReadOnly { .. }) => {
             "make the directory writable, or choose another one with --data-dir"
+        }
+        JournalError::Log(LogError::StorageFull { source, .. }) if source.kind() == ErrorKind::FileTooLarge => {
+            "raise the limit of file sizes (ulimit -f) and try again"
         }
         JournalError::Log(LogError::StorageFull { .. }) => "free space on that file system and try again",
         _ => return None,

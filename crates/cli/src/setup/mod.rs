@@ -5,6 +5,7 @@
 pub(crate) mod background_maintenance;
 pub(crate) mod decider;
 pub(crate) mod fetcher_availability;
+pub(crate) mod file_size_limit;
 pub(crate) mod identity;
 pub(crate) mod listen;
 mod log_failure;

@@ -219,3 +219,138 @@ fn another_database_is_an_error() {
     assert!(ran.code == 2 && ran.stderr.contains("no table fetcher_attempts"), "{}", ran.stderr);
     assert!(!place.data().exists(), "nothing is made for a database that cannot be read");
 }
+
+/// Runs an import that has to end by itself, within bounds.
+fn refused(place: &TestDir, why: &str) {
+    let ran = place.run(&["import", "--pocketbase", "pb_data", "--json"]);
+    assert!(ran.code == 1 || ran.code == 2, "{why}: {} {}", ran.code, ran.stderr);
+    assert!(ran.stderr.contains(why), "{why}: {}", ran.stderr);
+}
+
+/// Each of these files has a few kilobytes. The views took hours or gigabytes.
+#[test]
+fn only_ordinary_tables_are_read() {
+    let columns = "'a' AS id, 'https://e.org/' AS url, 'mine' AS fetcher, 1 AS success, '' AS attempted_at";
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)";
+    let doubled: String =
+        (1..40).map(|n| format!("CREATE VIEW v{n} AS SELECT a.* FROM v{} a, v{} b;", n - 1, n - 1)).collect();
+    for (sql, why) in [
+        (format!("CREATE VIEW fetcher_attempts AS {endless} SELECT {columns} FROM n;"), "is a view"),
+        (format!("CREATE VIEW Fetcher_Attempts AS SELECT {columns}, hex(zeroblob(900000000)) AS link;"), "is a view"),
+        (
+            format!("CREATE VIEW v0 AS SELECT {columns}; {doubled} CREATE VIEW fetcher_attempts AS SELECT * FROM v39;"),
+            "is a view",
+        ),
+        (
+            "CREATE VIRTUAL TABLE fetcher_attempts USING fts5(id, url, fetcher, success, attempted_at);".to_owned(),
+            "virtual table",
+        ),
+        (
+            "CREATE TABLE fetcher_attempts (id TEXT PRIMARY KEY, url, fetcher, success, attempted_at) WITHOUT ROWID;"
+                .to_owned(),
+            "without row numbers",
+        ),
+    ] {
+        let place = TestDir::new();
+        std::fs::create_dir(place.path("pb_data")).unwrap();
+        Connection::open(place.path("pb_data/data.db")).unwrap().execute_batch(&sql).unwrap();
+        refused(&place, why);
+    }
+    for table in ["links", "fetcher_router", "attempt_heuristics"] {
+        let place = TestDir::new();
+        let db = database(&place);
+        let columns = db.prepare(&format!("SELECT * FROM {table}")).unwrap();
+        let names: Vec<String> = columns.column_names().map(|name| format!("'a' AS {name}")).collect();
+        drop(columns);
+        db.execute_batch(&format!(
+            "DROP TABLE {table}; CREATE VIEW {table} AS {endless} SELECT {} FROM n;",
+            names.join(", ")
+        ))
+        .unwrap();
+        refused(&place, "is a view");
+    }
+}
+
+/// Columns, triggers and constraints that run code of the file.
+#[test]
+fn a_table_with_code_in_it_is_read_within_the_limits() {
+    let with_value = |bytes: u32| {
+        let place = TestDir::new();
+        std::fs::create_dir(place.path("pb_data")).unwrap();
+        let db = Connection::open(place.path("pb_data/data.db")).unwrap();
+        db.execute_batch(&format!(
+            "CREATE TABLE fetcher_attempts (
+            id TEXT, url TEXT, fetcher TEXT, success BOOLEAN, attempted_at TEXT,
+            link TEXT AS (hex(zeroblob({bytes}))), CHECK (length(hex(zeroblob(1000000 * success))) >= 0));
+            CREATE TRIGGER t AFTER INSERT ON fetcher_attempts WHEN new.success = 7 BEGIN DELETE FROM fetcher_attempts; END;"
+        ))
+        .unwrap();
+        let row = "INSERT INTO fetcher_attempts VALUES ('a00000000000001', 'https://e.org/', 'playwright', 1, ?1)";
+        db.execute(row, params![time(now() - DAY)]).unwrap();
+        place
+    };
+    let sum = import(&with_value(1_000));
+    assert_eq!((&sum["imported"], &sum["failed"]), (&1.into(), &0.into()), "{sum}");
+    refused(&with_value(9_000_000), "too big");
+}
+
+/// A row of one table that belongs to every row of the other.
+#[test]
+fn a_join_that_multiplies_its_rows_ends() {
+    let place = TestDir::new();
+    let db = database(&place);
+    db.execute_batch(
+        "DROP TABLE fetcher_attempts; DROP TABLE attempt_heuristics;
+        CREATE TABLE fetcher_attempts (id, url, fetcher, success, attempted_at);
+        CREATE TABLE attempt_heuristics (attempt, heuristic_type, heuristic_value);
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+        INSERT INTO fetcher_attempts SELECT 'a', 'https://e.org/', 'mine', 1, '2026-01-01 00:00:00.000Z' FROM n;
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+        INSERT INTO attempt_heuristics SELECT 'a', 'k', 'v' FROM n;",
+    )
+    .unwrap();
+    refused(&place, "an id more than once");
+}
+
+/// A page that is its own child, and a value whose pages lead in a circle.
+#[test]
+fn damaged_pages_are_refused() {
+    let place = TestDir::new();
+    let db = database(&place);
+    for n in 0..3000 {
+        attempt(&db, n, &format!("https://e.org/{n}?{}", "x".repeat(300)), "simple_http", "", now());
+    }
+    let long = format!("https://e.org/long?{}", "x".repeat(20_000));
+    attempt(&db, 9999, &long, "simple_http", "", now());
+    let pages = |sql: &str| -> Vec<usize> {
+        let mut found = db.prepare(sql).unwrap();
+        let found = found.query_map((), |row| row.get::<_, i64>(0)).unwrap();
+        found.map(|page| page.unwrap() as usize).collect()
+    };
+    let root = pages("SELECT rootpage FROM sqlite_schema WHERE name = 'fetcher_attempts'")[0];
+    let size = pages("PRAGMA page_size")[0];
+    drop(db);
+    let file = place.path("pb_data/data.db");
+    let sound = std::fs::read(&file).unwrap();
+    let at = (root - 1) * size;
+    assert_eq!(sound[at], 5, "an interior page");
+    let mut circle = sound.clone();
+    // The right-most child.
+    circle[at + 8..at + 12].copy_from_slice(&u32::try_from(root).unwrap().to_be_bytes());
+    // An overflow page begins with the number of the next one, and here is full of `x`.
+    let mut loops = sound.clone();
+    let overflow = (1..sound.len() / size).find(|page| {
+        let page = &sound[page * size..(page + 1) * size];
+        page[4..].iter().all(|byte| *byte == b'x')
+    });
+    let overflow = overflow.unwrap();
+    loops[overflow * size..overflow * size + 4].copy_from_slice(&u32::try_from(overflow + 1).unwrap().to_be_bytes());
+    for (what, bytes) in [("circle", circle), ("loop", loops), ("half", sound[..sound.len() / 2].to_vec())] {
+        std::fs::write(&file, bytes).unwrap();
+        let ran = place.run(&["import", "--pocketbase", "pb_data", "--json"]);
+        assert_eq!(ran.code, 1, "{what}: {}", ran.stderr);
+        assert!(ran.stderr.contains("cannot read"), "{what}: {}", ran.stderr);
+    }
+    std::fs::write(&file, sound).unwrap();
+    assert_eq!(import(&place)["imported"], 3001);
+}

@@ -116,13 +116,14 @@ pub fn is_local_fault(error: &io::Error) -> bool {
     #[cfg(unix)]
     {
         use rustix::io::Errno;
-        const LOCAL: [Errno; 8] = [
+        const LOCAL: [Errno; 9] = [
             Errno::MFILE,
             Errno::NFILE,
             Errno::NOBUFS,
             Errno::NOMEM,
             Errno::NOSPC,
             Errno::DQUOT,
+            Errno::FBIG,
             Errno::ROFS,
             Errno::NETDOWN,
         ];
@@ -134,6 +135,7 @@ pub fn is_local_fault(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::StorageFull
             | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge
             | io::ErrorKind::OutOfMemory
             | io::ErrorKind::NetworkDown
     )
@@ -231,7 +233,8 @@ mod tests {
 
     #[test]
     fn shortages_are_local_and_server_errors_are_not() {
-        for local in [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT] {
+        for local in [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT, Errno::FBIG]
+        {
             assert!(is_local_fault(&error(local)), "{local:?}");
         }
         let loopback = SocketAddr::from(([127, 0, 0, 1], 80));

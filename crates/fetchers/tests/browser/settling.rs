@@ -97,6 +97,31 @@ async fn a_renderer_without_processor_time_is_a_local_fault() {
     .await;
 }
 
+/// A page that appends and then waits for a response, with its main thread, uses no processor time. It counted as a
+/// local fault, which is tried again six times.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_keeps_itself_waiting_is_no_local_fault() {
+    let site = Site::new(|path| match path.as_str() {
+        "/" => html(
+            "<p>here</p><script>const append = () => { document.body.append('more'); \
+             const request = new XMLHttpRequest(); request.open('GET', '/slow/60000?' + Math.random(), false); \
+             try { request.send() } catch {} setTimeout(append, 0) }; \
+             addEventListener('load', () => setTimeout(append, 550))</script>",
+        ),
+        _ => html("<p>warm</p>"),
+    })
+    .await;
+    let Some(browser) = browser() else { return };
+    bounded(&browser, async {
+        // The start of the browser is no part of what is tested.
+        get(&browser, &site.url("/warm"), &seconds(40)).await.unwrap();
+        let ended = get(&browser, &site.url("/"), &seconds(6)).await;
+        let error = ended.map(|page| text(&page)).unwrap_err();
+        assert_eq!((error.kind, error.local), (ErrorKind::Timeout, false), "{error}");
+    })
+    .await;
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renderer_without_processor_time_is_no_failure_of_its_fetcher() {

@@ -44,9 +44,11 @@ async fn health() -> Response {
     json_response::json(&HealthJson { status: "ok" })
 }
 
-/// Returns whether the log accepts attempts. Only clients with a token get details of a failure.
+/// Returns whether the log accepts attempts, or for a server that follows a log, whether it can be read. Only clients with a token get details of a failure.
 async fn ready(Get(state): Shared) -> Response {
+    let is_unreadable = state.followed.as_ref().is_some_and(|followed| followed.error().is_some());
     let log = match state.journal().health() {
+        Health::Good if is_unreadable => "degraded",
         Health::Good => "good",
         Health::Degraded { .. } => "degraded",
         _ => "closed",

@@ -1,7 +1,8 @@
 //! `POST /v1/attempts`: attempts of other programs, as JSON lines in the format of `import`.
 //!
 //! Invariants: when the response is sent, every accepted attempt is in the log at the journal's durability. An invalid
-//! line is listed and does not affect other lines. A known attempt is accepted and not recorded again.
+//! line is listed and does not affect other lines. A known attempt is accepted and not recorded again. Another attempt with
+//! a known id is refused.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +14,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
 use serde::Serialize;
+use uuid::Uuid;
 
 use super::Shared;
 use super::stats::wait_for_scan;
@@ -23,6 +25,7 @@ use crate::state::State;
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::bounds::Unrecordable;
 use fetchwise::attempt::json::{ImportError, MAX_LINE_BYTES, from_json_line};
+use fetchwise::journal::AttemptContent;
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
@@ -41,6 +44,9 @@ struct TakenJson {
     refused: Vec<RefusedJson>,
     /// The number of refused lines that are not listed.
     more_refused: u64,
+    /// Whether another attempt has the id of a refused one.
+    #[serde(skip)]
+    has_conflict: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -62,8 +68,11 @@ async fn attempts(Get(state): Shared, Extension(client): Extension<Client>, body
             )
         })?;
     }
-    let is_useless = taken.accepted == 0 && !taken.refused.is_empty();
-    let status = if is_useless { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
+    let status = match taken.accepted == 0 && !taken.refused.is_empty() {
+        true if taken.has_conflict => StatusCode::CONFLICT,
+        true => StatusCode::UNPROCESSABLE_ENTITY,
+        false => StatusCode::OK,
+    };
     Ok(json_response::with_status(status, &taken))
 }
 
@@ -78,23 +87,28 @@ fn take(state: &State, body: &[u8]) -> Result<TakenJson, Problem> {
         if line.is_empty() {
             continue;
         }
-        let attempt = match read(line, state.selector.clock().date_of(now), cutoff) {
-            Ok(attempt) => attempt,
+        let (attempt, has_time) = match read(line, state.selector.clock().date_of(now), cutoff) {
+            Ok(read) => read,
             Err(error) => {
                 taken.refuse(number as u64 + 1, &error);
                 continue;
             }
         };
-        taken.accepted += 1;
-        match record(state, &attempt, now)? {
-            false => taken.duplicates += 1,
-            true => {
+        match record(state, &attempt, has_time, now)? {
+            Recorded::Other => {
+                taken.has_conflict = true;
+                taken.refuse(number as u64 + 1, &Refusal::IdTaken(attempt.id));
+                continue;
+            }
+            Recorded::Known => taken.duplicates += 1,
+            Recorded::New => {
                 let later = last.get(&attempt.link).is_none_or(|other| other.attempted_at <= attempt.attempted_at);
                 if later {
                     last.insert(attempt.link.clone(), attempt);
                 }
             }
         }
+        taken.accepted += 1;
     }
     // The last attempt of a link is its result: a block that another fetcher passed does not count against the host.
     for attempt in last.values() {
@@ -114,33 +128,47 @@ enum Refusal {
     Invalid(ImportError),
     #[error(transparent)]
     Unrecordable(Unrecordable),
+    #[error("another attempt has the id {0}: give each attempt its own id, or none")]
+    IdTaken(Uuid),
     #[error("made before {}, the end of compaction: a snapshot may contain it already", rfc3339::format(*.0))]
     BeforeCutoff(Timestamp),
 }
 
-fn read(line: &[u8], date: Timestamp, cutoff: Option<Timestamp>) -> Result<Attempt, Refusal> {
+/// Returns an attempt, and whether its time tells if it is known.
+fn read(line: &[u8], date: Timestamp, cutoff: Option<Timestamp>) -> Result<(Attempt, bool), Refusal> {
     if line.len() > MAX_LINE_BYTES {
         return Err(Refusal::TooLong);
     }
     let text = std::str::from_utf8(line).map_err(Refusal::NotUtf8)?;
-    let (attempt, _) = from_json_line(text, date).map_err(Refusal::Invalid)?;
+    let (attempt, notes) = from_json_line(text, date).map_err(Refusal::Invalid)?;
     let attempt = attempt.bounded().map_err(Refusal::Unrecordable)?.into_owned();
     match cutoff.filter(|cutoff| attempt.attempted_at < *cutoff) {
         Some(cutoff) => Err(Refusal::BeforeCutoff(cutoff)),
-        None => Ok(attempt),
+        None => Ok((attempt, !notes.clamped && !notes.id_of_content)),
     }
 }
 
-/// Records an attempt unless it is known. Returns whether it was new.
-fn record(state: &State, attempt: &Attempt, now: Timestamp) -> Result<bool, Problem> {
+/// What became of a valid attempt.
+enum Recorded {
+    New,
+    /// The log has it.
+    Known,
+    /// The log has another attempt with its id.
+    Other,
+}
+
+/// Records an attempt unless its id is known.
+fn record(state: &State, attempt: &Attempt, has_time: bool, now: Timestamp) -> Result<Recorded, Problem> {
     // The lock admits one attempt at a time. Of two concurrent attempts with the same id, the second finds the first in
     // the log.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    if state.attempts.knows(attempt.id) {
-        return Ok(false);
+    if let Some(known) = state.attempts.known(attempt.id) {
+        let is_same = AttemptContent::of(attempt)
+            .is_ok_and(|content| known.is_same(content) || !has_time && known.is_same_at_any_time(content));
+        return Ok(if is_same { Recorded::Known } else { Recorded::Other });
     }
-    state.selector.record(attempt.clone(), now).map(|()| true).map_err(|error| {
+    state.selector.record(attempt.clone(), now).map(|()| Recorded::New).map_err(|error| {
         Problem::unavailable(
             "log_degraded",
             format!("the log cannot store more attempts now: {error}; send them again"),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::classify::ResponseParts;
 use crate::problem::Problem;
@@ -57,6 +58,18 @@ pub(super) struct Report {
 pub(super) enum ReportContent {
     Fetched(Box<FetchResult>),
     Unavailable(String),
+}
+
+impl ReportContent {
+    /// Returns a hash of how the request ended, which a repeated report has in common with the first one. Times that
+    /// depend on the moment of reading are left out.
+    pub(super) fn end_hash(&self) -> u64 {
+        let end = match self {
+            Self::Fetched(answer) => format!("{:?} {:?}", answer.outcome, answer.status),
+            Self::Unavailable(_) => String::new(),
+        };
+        xxh3_64(end.as_bytes())
+    }
 }
 
 impl Report {

@@ -17,7 +17,7 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Shared;
 use super::extractors::{Path, Query};
@@ -188,21 +188,23 @@ async fn current_step(
     let slot = find(&state, &id)?;
     let end = Instant::now() + Duration::from_secs(waiting.wait_s.unwrap_or(0).min(MAX_WAIT_S));
     loop {
-        let wait = {
+        let (until, mut wait) = {
             let mut active = slot.lock();
             state.visits.advance(&slot, &mut active, state.selector.now());
             match std::mem::replace(&mut active.state, VisitState::Open) {
                 // Only this request waits; the visit shows the same step to other requests.
-                VisitState::Waits(wait) if Instant::now() < end && !state.is_stopping() => Some(wait),
+                VisitState::Waits(wait) if Instant::now() < end && !state.is_stopping() => (wait.until(), Some(wait)),
+                VisitState::Held(until) if Instant::now() < end && !state.is_stopping() => (until, None),
                 other => {
                     active.state = other;
                     return Ok(shown(&slot, &active, &state));
                 }
             }
         };
-        if let Some(mut wait) = wait {
-            let at = end.min(Instant::now() + wait.until().since(state.selector.now()));
-            let _ = timeout_at(at, wait.notified()).await;
+        let at = end.min(Instant::now() + until.since(state.selector.now()));
+        match &mut wait {
+            Some(wait) => drop(timeout_at(at, wait.notified()).await),
+            None => sleep_until(at).await,
         }
     }
 }
@@ -340,17 +342,23 @@ fn take(state: &State, slot: &Arc<VisitSlot>, report: Report) -> Result<Option<R
     let failures = state.attempts.failures();
     let mut guard = slot.lock();
     let active = &mut *guard;
-    if number.is_some_and(|number| number < active.number || is_taken(active, number)) {
-        return Ok(None);
-    }
+    let end = came.as_ref().map(ReportContent::end_hash);
     let refuse = |error_type, error: &str| Ok(Some(ReportRefusal { error_type, error: error.to_owned() }));
+    if let Some(number) = number.filter(|number| *number < active.number || is_taken(active, *number)) {
+        return match active.reported_end(number).zip(end) {
+            Some((known, end)) if known != end => {
+                refuse("already_reported", "another report of this request is in the log")
+            }
+            _ => Ok(None),
+        };
+    }
     if number.is_some_and(|number| number > active.number) {
         return refuse("no_such_request", "the visit has no request with this number");
     }
     match (std::mem::replace(&mut active.state, VisitState::Open), came) {
         (VisitState::Out(fetch), Some(ReportContent::Fetched(answer))) => active.visit.report(fetch, *answer),
         (VisitState::Out(fetch), Some(ReportContent::Unavailable(why))) => active.visit.unavailable(fetch, why),
-        (VisitState::Waits(_) | VisitState::Open, None) => {}
+        (VisitState::Waits(_) | VisitState::Held(_) | VisitState::Open, None) => {}
         (stands, came) => {
             let refused = match (&stands, came) {
                 (VisitState::Out(_), _) => {
@@ -364,6 +372,7 @@ fn take(state: &State, slot: &Arc<VisitSlot>, report: Report) -> Result<Option<R
             return refused;
         }
     }
+    active.ends.extend(end.map(|end| (active.number, end)));
     state.visits.advance(slot, active, state.selector.now());
     match state.attempts.failures() == failures {
         true => Ok(None),

@@ -1,11 +1,11 @@
 //! Active visits of remote crawlers: each is a visit of the library, kept between two requests.
 //!
-//! Owns: their number, their clients, and the expiry of abandoned ones. An abandoned visit is dropped, and its last
-//! request counts as never handed out.
+//! Owns: their number, their clients, and the expiry of abandoned ones. An overdue visit returns what it holds of its
+//! host, and can still be reported. An abandoned visit is dropped, and its last request counts as never handed out.
 //!
 //! Must not know: HTTP, the meaning of responses.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,19 @@ use url::Url;
 use super::options::Options;
 use crate::auth::Client;
 use crate::signing::{SignatureHeaders, StepSigner};
+use crate::visits::host_clients::HostClients;
+use fetchwise::heuristic::url::domain_of;
 use fetchwise::selector::Selector;
+use fetchwise::time::Timestamp;
 use fetchwise::visit::{End, Fetch, Step, Visit, Wait};
 
+mod host_clients;
 mod step_json;
+
+/// The time after the deadline of its request, or after the end of its wait, from which a visit holds nobody back.
+const OVERDUE_AFTER: Duration = Duration::from_secs(2);
+/// The time after which a visit asks again whose client owes a report about its host.
+const HELD_FOR: Duration = Duration::from_secs(1);
 
 pub(crate) use step_json::write;
 
@@ -31,10 +40,13 @@ pub(crate) struct Visits {
     table: DashMap<u128, Arc<VisitSlot>>,
     count: AtomicUsize,
     shares: DashMap<Client, usize>,
+    hosts: HostClients,
     most: usize,
     /// Maximum number of visits per client, if tokens distinguish clients.
     share: usize,
     patience: Duration,
+    /// [`OVERDUE_AFTER`], except in tests.
+    overdue_after: Duration,
     begun: Instant,
     counts: Counts,
     /// The signer of requests that are handed out, if there is one.
@@ -59,8 +71,13 @@ pub(crate) struct Counts {
 pub(crate) struct VisitSlot {
     id: u128,
     client: Client,
+    host: Box<str>,
     /// The expiry, in milliseconds since the table was created.
     ends_at: AtomicU64,
+    /// The time, as above, from which it holds nothing of its host; `u64::MAX` if it holds nothing.
+    overdue_at: AtomicU64,
+    /// Whether its client owes the report of an overdue request. Changed under the lock of the visit.
+    is_owed: AtomicBool,
     active: Mutex<ActiveVisit>,
 }
 
@@ -75,6 +92,8 @@ pub(crate) struct ActiveVisit {
     pub(crate) number: u32,
     /// The signature of the request that was handed out, if it is signed.
     pub(crate) signature: Option<SignatureHeaders>,
+    /// How the reported requests ended: their numbers, with hashes.
+    pub(crate) ends: Vec<(u32, u64)>,
 }
 
 /// The state of a visit.
@@ -87,6 +106,8 @@ pub(crate) enum VisitState {
     Out(Fetch<Arc<Selector>>),
     /// The visit waits.
     Waits(Wait),
+    /// The visit waits until then, because its client owes a report about the host.
+    Held(Timestamp),
     /// The visit has ended.
     Ended(Box<End>),
 }
@@ -102,10 +123,12 @@ impl Visits {
             table: DashMap::new(),
             count: AtomicUsize::new(0),
             shares: DashMap::new(),
+            hosts: HostClients::default(),
             most,
             // No client can occupy the whole table.
             share: if has_tokens { most.div_ceil(2) } else { most },
             patience: options.visit_timeout,
+            overdue_after: OVERDUE_AFTER,
             begun: Instant::now(),
             counts: Counts::default(),
             signer: OnceLock::new(),
@@ -127,8 +150,14 @@ impl Visits {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
             return Err(TooMany);
         }
-        let active = Mutex::new(ActiveVisit { visit, state: VisitState::Open, number: 0, signature: None });
-        let slot = Arc::new(VisitSlot { id, client, ends_at: AtomicU64::new(self.in_ms(self.patience)), active });
+        let host = visit.url().host_str().map(domain_of).unwrap_or_default().to_owned();
+        let active =
+            Mutex::new(ActiveVisit { visit, state: VisitState::Open, number: 0, signature: None, ends: Vec::new() });
+        let (ends_at, overdue_at) = (AtomicU64::new(self.in_ms(self.patience)), AtomicU64::new(u64::MAX));
+        let host = Box::from(host);
+        let slot =
+            Arc::new(VisitSlot { id, client, host, ends_at, overdue_at, is_owed: AtomicBool::new(false), active });
+        self.hosts.enter(&slot.host, client);
         self.table.insert(id, Arc::clone(&slot));
         self.counts.begun.fetch_add(1, Ordering::Relaxed);
         Ok(slot)
@@ -142,21 +171,32 @@ impl Visits {
     /// Drops a visit, which releases its permits.
     pub(crate) fn remove(&self, slot: &VisitSlot) {
         if self.table.remove(&slot.id).is_some() {
-            self.left(slot.client);
+            self.left(slot);
         }
     }
 
     /// Advances a visit: takes its next step if that is not known, signs its request, and sets its expiry.
-    pub(crate) fn advance(&self, slot: &VisitSlot, active: &mut ActiveVisit, now: fetchwise::time::Timestamp) {
-        if matches!(active.state, VisitState::Open | VisitState::Waits(_)) {
-            active.state = match active.visit.next() {
-                Step::Fetch(fetch) => {
-                    active.number += 1;
-                    VisitState::Out(fetch)
+    pub(crate) fn advance(&self, slot: &VisitSlot, active: &mut ActiveVisit, now: Timestamp) {
+        if matches!(active.state, VisitState::Open | VisitState::Waits(_) | VisitState::Held(_)) {
+            // Its request, if there was one, is reported.
+            if slot.is_owed.swap(false, Ordering::Relaxed) {
+                self.hosts.reported(&slot.host, slot.client);
+            }
+            active.state = match self.hosts.is_held(&slot.host, slot.client) {
+                true => {
+                    active.visit.release();
+                    VisitState::Held(now.saturating_add(HELD_FOR))
                 }
-                Step::Wait(wait) => VisitState::Waits(wait),
-                Step::End(end) => self.ended(end),
+                false => self.next(active),
             };
+            // A client that only looks at its request does not extend it.
+            let holds = match &active.state {
+                VisitState::Out(fetch) => Some(fetch.deadline()),
+                VisitState::Waits(wait) => Some(wait.until().since(now)),
+                _ => None,
+            };
+            let overdue_at = holds.map_or(u64::MAX, |time| self.in_ms(time + self.overdue_after));
+            slot.overdue_at.store(overdue_at, Ordering::Relaxed);
         }
         active.signature = match (&active.state, self.signer.get(), slot.client) {
             (VisitState::Out(fetch), Some(signer), Client::Token(_)) => {
@@ -167,9 +207,21 @@ impl Visits {
         let time = match &active.state {
             VisitState::Out(fetch) => fetch.deadline(),
             VisitState::Waits(wait) => wait.until().since(now),
+            VisitState::Held(until) => until.since(now),
             _ => Duration::ZERO,
         };
         slot.ends_at.store(self.in_ms(time + self.patience), Ordering::Relaxed);
+    }
+
+    fn next(&self, active: &mut ActiveVisit) -> VisitState {
+        match active.visit.next() {
+            Step::Fetch(fetch) => {
+                active.number += 1;
+                VisitState::Out(fetch)
+            }
+            Step::Wait(wait) => VisitState::Waits(wait),
+            Step::End(end) => self.ended(end),
+        }
     }
 
     /// Returns the state of a visit that has ended.
@@ -178,14 +230,27 @@ impl Visits {
         VisitState::Ended(Box::new(end))
     }
 
-    /// Drops the abandoned visits.
+    /// Returns what overdue visits hold of their hosts, and drops the abandoned ones.
     pub(crate) fn sweep(&self) {
         let now = self.in_ms(Duration::ZERO);
+        let is_overdue = |slot: &VisitSlot| slot.overdue_at.load(Ordering::Relaxed) <= now;
+        let overdue: Vec<_> = self.table.iter().filter(|slot| is_overdue(slot)).map(|slot| Arc::clone(&slot)).collect();
+        for slot in overdue {
+            let mut active = slot.lock();
+            // Under the lock, so that no later request is meant.
+            if is_overdue(&slot) {
+                slot.overdue_at.store(u64::MAX, Ordering::Relaxed);
+                active.release();
+                if matches!(active.state, VisitState::Out(_)) && !slot.is_owed.swap(true, Ordering::Relaxed) {
+                    self.hosts.overdue(&slot.host, slot.client);
+                }
+            }
+        }
         let is_over = |slot: &VisitSlot| slot.ends_at.load(Ordering::Relaxed) <= now;
         let over: Vec<u128> = self.table.iter().filter(|slot| is_over(slot)).map(|slot| *slot.key()).collect();
         for id in over {
             if let Some((_, slot)) = self.table.remove_if(&id, |_, slot| is_over(slot)) {
-                self.left(slot.client);
+                self.left(&slot);
                 if !matches!(slot.lock().state, VisitState::Ended(_)) {
                     self.counts.abandoned.fetch_add(1, Ordering::Relaxed);
                 }
@@ -197,6 +262,7 @@ impl Visits {
     pub(crate) fn clear(&self) {
         self.table.clear();
         self.shares.clear();
+        self.hosts.clear();
         self.count.store(0, Ordering::Relaxed);
     }
 
@@ -217,9 +283,10 @@ impl Visits {
         takes
     }
 
-    fn left(&self, client: Client) {
+    fn left(&self, slot: &VisitSlot) {
         self.count.fetch_sub(1, Ordering::Relaxed);
-        self.shares.remove_if_mut(&client, |_, has| {
+        self.hosts.leave(&slot.host, slot.client, slot.is_owed.swap(false, Ordering::Relaxed));
+        self.shares.remove_if_mut(&slot.client, |_, has| {
             *has = has.saturating_sub(1);
             *has == 0
         });
@@ -227,6 +294,21 @@ impl Visits {
 
     fn in_ms(&self, time: Duration) -> u64 {
         u64::try_from((self.begun.elapsed() + time).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl ActiveVisit {
+    /// Returns how a request ended, if it was reported.
+    pub(crate) fn reported_end(&self, number: u32) -> Option<u64> {
+        self.ends.iter().find(|(reported, _)| *reported == number).map(|(_, end)| *end)
+    }
+
+    /// Returns what it holds of its host. It can still be reported.
+    fn release(&mut self) {
+        self.visit.release();
+        if let VisitState::Out(fetch) = &mut self.state {
+            fetch.release();
+        }
     }
 }
 
@@ -239,5 +321,81 @@ impl VisitSlot {
     /// Locks the visit. Callers hold the lock during one step and never while they wait.
     pub(crate) fn lock(&self) -> MutexGuard<'_, ActiveVisit> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fetchwise::fetch_result::{FetchResult, Outcome};
+    use fetchwise::selector::VisitSettings;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    const CLIENTS: [Client; 2] = [Client::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)), Client::Token(1)];
+
+    fn visits() -> Visits {
+        Visits { overdue_after: Duration::ZERO, ..Visits::new(&Options::default(), true) }
+    }
+
+    fn selector() -> Arc<Selector> {
+        let settings = VisitSettings { probe_deadline: Duration::ZERO, deadline: Duration::ZERO, ..Default::default() };
+        Arc::new(Selector::builder().visits(settings).build().unwrap())
+    }
+
+    fn begin(visits: &Visits, selector: &Arc<Selector>, client: Client, number: u128) -> Arc<VisitSlot> {
+        let url = Url::parse(&format!("https://e.org/{number}")).unwrap();
+        let slot = visits.add(number, client, Visit::new(Arc::clone(selector), url).unwrap()).unwrap();
+        visits.advance(&slot, &mut slot.lock(), selector.now());
+        slot
+    }
+
+    fn is_out(slot: &VisitSlot) -> bool {
+        matches!(slot.lock().state, VisitState::Out(_))
+    }
+
+    /// The other client waited for 43 seconds for the probe, and then for the next visit of the same client.
+    #[test]
+    fn a_client_that_never_reports_holds_no_other_off_a_host() {
+        let (visits, selector) = (visits(), selector());
+        let silent: Vec<_> = (0..9).map(|n| begin(&visits, &selector, CLIENTS[0], n)).collect();
+        let other = begin(&visits, &selector, CLIENTS[1], 100);
+        assert!(is_out(&silent[0]) && !is_out(&silent[1]) && !is_out(&other), "one probes");
+        let advance = |slot: &VisitSlot| visits.advance(slot, &mut slot.lock(), selector.now());
+        advance(&silent[0]);
+        visits.sweep();
+        // The silent client is first each time.
+        silent.iter().for_each(|slot| advance(slot));
+        advance(&other);
+        assert!(is_out(&other));
+        assert_eq!(silent.iter().filter(|slot| is_out(slot)).count(), 1, "its client owes a report");
+        // A late report counts, and ends the visit.
+        let mut active = silent[0].lock();
+        let VisitState::Out(fetch) = std::mem::replace(&mut active.state, VisitState::Open) else {
+            panic!("it is out")
+        };
+        active.visit.report(fetch, FetchResult::from(Outcome::Content));
+        drop(active);
+        advance(&silent[0]);
+        assert!(matches!(&silent[0].lock().state, VisitState::Ended(end) if end.is_delivered() && end.requests == 1));
+        advance(&silent[1]);
+        assert!(!matches!(silent[1].lock().state, VisitState::Held(_)), "it owes none now");
+    }
+
+    #[test]
+    fn a_client_alone_at_a_host_is_not_held_up_and_nothing_is_left_over() {
+        let (visits, selector) = (visits(), selector());
+        let slots: Vec<_> = (0..3).map(|n| begin(&visits, &selector, CLIENTS[0], n)).collect();
+        visits.sweep();
+        let advance = |slot: &VisitSlot| visits.advance(slot, &mut slot.lock(), selector.now());
+        advance(&slots[1]);
+        assert!(!matches!(slots[1].lock().state, VisitState::Held(_)));
+        let other = begin(&visits, &selector, CLIENTS[1], 9);
+        advance(&slots[2]);
+        assert!(matches!(slots[2].lock().state, VisitState::Held(_)));
+        visits.remove(&slots[0]);
+        advance(&slots[2]);
+        assert!(!matches!(slots[2].lock().state, VisitState::Held(_)), "the visit that owed was given up");
+        slots.iter().chain([&other]).for_each(|slot| visits.remove(slot));
+        assert!(!visits.hosts.is_held("e.org", CLIENTS[0]) && visits.len() == 0);
     }
 }

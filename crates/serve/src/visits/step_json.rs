@@ -76,6 +76,10 @@ impl<'a> VisitStepJson<'a> {
                 let until = selector.clock().date_of(wait.until());
                 StepJson::Wait { until: rfc3339::format(until), reason: wait.reason().to_string() }
             }
+            VisitState::Held(until) => {
+                let until = rfc3339::format(selector.clock().date_of(*until));
+                StepJson::Wait { until, reason: "reports_owed".to_owned() }
+            }
             VisitState::Ended(end) => ended(end, selector),
             VisitState::Open => {
                 StepJson::Wait { until: rfc3339::format(selector.clock().date()), reason: "local_fault".to_owned() }

@@ -1,9 +1,9 @@
 //! The frontier: links that are read and not started, with one queue per host, and the hosts by the time at which they
 //! may be asked.
 //!
-//! Invariants: a host is listed at most once, and only if it has a link to give. Among the ready hosts, the one with
-//! the fewest open links goes next, in turns among equals, so hosts that hang cannot take every slot, and a host with
-//! few links waits no longer than one with many. A link that is put back goes to the front of its host. A step depends
+//! Invariants: a host is listed at most once, and only if it has a link to give. Among the ready hosts, the one whose
+//! site has the fewest open links goes next, then the one that has the fewest itself, in turns among equals. So hosts
+//! and sites that hang cannot take every slot, and a host with few links waits no longer than one with many. A link that is put back goes to the front of its host. A step depends
 //! on the number of hosts by its logarithm, and not on the number of links.
 //!
 //! Must not know: how a link is read or fetched, and how a host's pace is computed.
@@ -12,7 +12,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::host_id::HostId;
 use super::link_queue::{LinkQueue, QueuedLink};
+use super::site_places::{PlaceUse, SiteId, SitePlaces};
 use fetchwise::time::Timestamp;
 
 /// The time for the first link of a host. When it is over, the others no longer wait for it: its URL may hang.
@@ -29,8 +31,8 @@ pub(super) struct Frontier {
     unused: Vec<HostId>,
     /// Hosts by the time at which they are ready.
     waiting: BTreeSet<(Timestamp, HostId)>,
-    /// Ready hosts by the number of their open links, then by turn.
-    ready: BTreeSet<(u32, u64, HostId)>,
+    /// The sites of the hosts, with those that are ready.
+    sites: SitePlaces,
     /// New hosts whose first link is open, by the time at which the others stop waiting for it.
     first_links: BTreeSet<(Timestamp, HostId)>,
     /// The limit of open links per host.
@@ -41,13 +43,10 @@ pub(super) struct Frontier {
     len: usize,
 }
 
-/// A host with waiting or open links. It names another host once the last of these has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct HostId(u32);
-
 #[derive(Debug)]
 struct HostEntry {
     name: Arc<str>,
+    site: SiteId,
     /// Links that were started and put back; the last one goes next, before the others.
     returned: Option<Box<ReturnedLinks>>,
     links: LinkQueue,
@@ -76,14 +75,14 @@ enum ListPosition {
 }
 
 impl Frontier {
-    /// Returns an empty frontier that opens at most `per_host` links of a host.
-    pub(super) fn new(per_host: Option<u8>) -> Self {
+    /// Returns an empty frontier that opens at most `per_host` links of a host, and divides `places` among sites.
+    pub(super) fn new(per_host: Option<u8>, places: usize) -> Self {
         Self {
             ids: HashMap::new(),
             hosts: Vec::new(),
             unused: Vec::new(),
             waiting: BTreeSet::new(),
-            ready: BTreeSet::new(),
+            sites: SitePlaces::new(places),
             first_links: BTreeSet::new(),
             max_open: per_host.map_or(u32::MAX, |per_host| u32::from(per_host.max(1))),
             turns: 0,
@@ -108,19 +107,20 @@ impl Frontier {
     /// Puts back a link that was started and has to wait. It is the next one of its host, which is not asked before
     /// `until`.
     pub(super) fn back(&mut self, host: HostId, link: QueuedLink, until: Timestamp) {
-        self.returned(host, until).returned.get_or_insert_default().0.push(link);
+        self.returned(host, until, PlaceUse::Unused).returned.get_or_insert_default().0.push(link);
         self.list(host);
     }
 
     /// Puts back a link that its host refused: other links of the host go first.
     pub(super) fn refused(&mut self, host: HostId, link: QueuedLink, until: Timestamp) {
-        self.returned(host, until).links.push(link);
+        self.returned(host, until, PlaceUse::Prompt).links.push(link);
         self.list(host);
     }
 
-    fn returned(&mut self, host: HostId, until: Timestamp) -> &mut HostEntry {
+    fn returned(&mut self, host: HostId, until: Timestamp, used: PlaceUse) -> &mut HostEntry {
         self.len += 1;
         let is_long = until.since(self.time) > LONG_WAIT;
+        self.sites.closed(self.hosts[host.index()].site, used);
         let entry = &mut self.hosts[host.index()];
         entry.open = entry.open.saturating_sub(1);
         entry.at = until;
@@ -142,14 +142,17 @@ impl Frontier {
             self.waiting.pop_first();
             let entry = &mut self.hosts[host.index()];
             entry.position = ListPosition::Ready(entry.open, self.turns);
-            self.ready.insert((entry.open, self.turns, host));
+            self.sites.add(entry.site, entry.open, self.turns, host);
             self.turns += 1;
         }
-        let (_, _, host) = self.ready.pop_first()?;
+        let host = self.sites.pop()?;
         let entry = &mut self.hosts[host.index()];
         entry.position = ListPosition::Nowhere;
         let link = entry.returned.as_mut().and_then(|links| links.0.pop()).or_else(|| entry.links.pop());
-        entry.open += u32::from(link.is_some());
+        if link.is_some() {
+            entry.open += 1;
+            self.sites.opened(entry.site);
+        }
         if entry.open_before_probe.is_some() && entry.at == Timestamp::default() && entry.first_link_until.is_none() {
             let until = now.saturating_add(FIRST_LINK_TIME);
             entry.first_link_until = Some(until);
@@ -162,13 +165,11 @@ impl Frontier {
 
     /// Returns when the next link can start; none if an open one has to end first.
     pub(super) fn next_at(&self) -> Option<Timestamp> {
-        match self.ready.is_empty() {
-            true => {
-                let first_links = self.first_links.first().map(|(at, _)| *at);
-                self.waiting.first().map(|(at, _)| *at).into_iter().chain(first_links).min()
-            }
-            false => Some(Timestamp::default()),
+        if self.sites.is_ready() {
+            return Some(Timestamp::default());
         }
+        let first_links = self.first_links.first().map(|(at, _)| *at);
+        self.waiting.first().map(|(at, _)| *at).into_iter().chain(first_links).min()
     }
 
     /// Lets the other links of hosts go whose first link takes too long.
@@ -188,8 +189,9 @@ impl Frontier {
     }
 
     /// Records that a link of `host` has ended.
-    pub(super) fn ended(&mut self, host: HostId) {
+    pub(super) fn ended(&mut self, host: HostId, used: PlaceUse) {
         let entry = &mut self.hosts[host.index()];
+        self.sites.closed(entry.site, used);
         entry.open = entry.open.saturating_sub(1);
         if entry.at.since(self.time) <= LONG_WAIT {
             // The others may have waited for its slot: let them ask again.
@@ -221,7 +223,7 @@ impl Frontier {
     pub(super) fn clear(&mut self) {
         self.len = 0;
         self.waiting.clear();
-        self.ready.clear();
+        self.sites.clear();
         for entry in &mut self.hosts {
             (entry.returned, entry.links) = (None, LinkQueue::default());
             entry.position = ListPosition::Nowhere;
@@ -250,6 +252,7 @@ impl Frontier {
         let name: Arc<str> = name.into();
         let entry = HostEntry {
             name: Arc::clone(&name),
+            site: self.sites.enter(&name),
             returned: None,
             links: LinkQueue::default(),
             at: Timestamp::default(),
@@ -265,7 +268,7 @@ impl Frontier {
             }
             None => {
                 self.hosts.push(entry);
-                HostId((self.hosts.len() - 1) as u32)
+                HostId::at(self.hosts.len() - 1)
             }
         };
         self.ids.insert(name, id);
@@ -280,6 +283,7 @@ impl Frontier {
         }
         self.ids.remove(&entry.name);
         self.unused.push(host);
+        self.sites.leave(entry.site);
     }
 
     /// Moves the host to the right list; to none if it has nothing to give.
@@ -302,20 +306,14 @@ impl Frontier {
         }
         match std::mem::replace(&mut entry.position, wanted) {
             ListPosition::Waiting(at) => drop(self.waiting.remove(&(at, host))),
-            ListPosition::Ready(open, turn) => drop(self.ready.remove(&(open, turn, host))),
+            ListPosition::Ready(open, turn) => self.sites.remove(entry.site, open, turn, host),
             ListPosition::Nowhere => {}
         }
         match wanted {
             ListPosition::Waiting(at) => drop(self.waiting.insert((at, host))),
-            ListPosition::Ready(open, turn) => drop(self.ready.insert((open, turn, host))),
+            ListPosition::Ready(open, turn) => self.sites.add(entry.site, open, turn, host),
             ListPosition::Nowhere => {}
         }
-    }
-}
-
-impl HostId {
-    fn index(self) -> usize {
-        self.0 as usize
     }
 }
 
@@ -345,11 +343,11 @@ mod tests {
     /// Records the end of a link of a host that is not new: others do not wait for its first link.
     fn known(frontier: &mut Frontier, host: &str) {
         let id = frontier.ids[host];
-        frontier.ended(id);
+        frontier.ended(id, PlaceUse::Prompt);
     }
 
     fn frontier(links: &[(&str, u64)]) -> Frontier {
-        let mut frontier = Frontier::new(None);
+        let mut frontier = Frontier::new(None, 16);
         for (host, number) in links {
             frontier.push(host, link(*number));
             known(&mut frontier, host);
@@ -373,7 +371,7 @@ mod tests {
 
     #[test]
     fn a_hanging_host_takes_only_its_share_of_slots() {
-        let mut frontier = Frontier::new(None);
+        let mut frontier = Frontier::new(None, 16);
         for n in 0..100 {
             frontier.push("hangs", link(0));
             frontier.push("quick", link(n + 1));
@@ -386,7 +384,7 @@ mod tests {
                 open.push(frontier.pop(NOW).unwrap());
             }
             let quick = open.iter().position(|(_, link)| link.number > 0).unwrap();
-            frontier.ended(open.remove(quick).0);
+            frontier.ended(open.remove(quick).0, PlaceUse::Prompt);
         }
         assert_eq!(open.iter().filter(|(_, link)| link.number == 0).count(), 8);
     }
@@ -412,7 +410,7 @@ mod tests {
         assert_eq!(frontier.withdraw("a").iter().map(|link| link.number).collect::<Vec<_>>(), [1, 3, 4]);
         assert!(frontier.withdraw("b").is_empty() && frontier.withdraw("c").is_empty());
         assert_eq!((frontier.len(), frontier.host_count(), frontier.next_at()), (0, 1, None), "one of b is open");
-        frontier.ended(b);
+        frontier.ended(b, PlaceUse::Prompt);
         frontier.push("a", link(5));
         assert_eq!((frontier.host_count(), pop(&mut frontier, NOW)), (1, Some(5)));
     }
@@ -428,7 +426,7 @@ mod tests {
 
     #[test]
     fn a_host_with_one_link_waits_for_one_turn_of_the_others() {
-        let mut frontier = Frontier::new(None);
+        let mut frontier = Frontier::new(None, 16);
         for host in 0..1_000 {
             for n in 0..50 {
                 frontier.push(&format!("long{host}"), link(n));
@@ -439,7 +437,7 @@ mod tests {
         // One place only: each link ends before the next one starts.
         let turns = (0..).take_while(|_| {
             let (host, link) = frontier.pop(NOW).unwrap();
-            frontier.ended(host);
+            frontier.ended(host, PlaceUse::Prompt);
             link.number != 7_000
         });
         assert_eq!(turns.count(), 1_000);
@@ -447,7 +445,7 @@ mod tests {
 
     #[test]
     fn open_links_of_a_host_stay_within_the_limit() {
-        let mut frontier = Frontier::new(Some(1));
+        let mut frontier = Frontier::new(Some(1), 16);
         for (host, number) in [("a", 1), ("a", 2), ("b", 3)] {
             frontier.push(host, link(number));
             known(&mut frontier, host);
@@ -460,19 +458,19 @@ mod tests {
 
     #[test]
     fn a_new_or_paused_host_is_probed_by_one_link() {
-        let mut frontier = Frontier::new(None);
+        let mut frontier = Frontier::new(None, 16);
         (1..=4).for_each(|number| frontier.push("a", link(number)));
         let a = frontier.ids["a"];
         assert_eq!(all(&mut frontier, NOW), [1]);
         frontier.refused(a, QueuedLink { refused: 1, ..link(1) }, after(60_000));
         assert_eq!((all(&mut frontier, after(59_999)), all(&mut frontier, after(60_000))), (vec![], vec![2]));
-        frontier.ended(a);
+        frontier.ended(a, PlaceUse::Prompt);
         assert_eq!(all(&mut frontier, after(60_000)), [3, 4, 1], "a refused link goes last");
     }
 
     #[test]
     fn a_first_link_that_hangs_holds_back_no_other_for_long() {
-        let mut frontier = Frontier::new(None);
+        let mut frontier = Frontier::new(None, 16);
         (1..=3).for_each(|number| frontier.push("a", link(number)));
         assert_eq!((all(&mut frontier, NOW), frontier.next_at()), (vec![1], Some(after(5_000))));
         assert_eq!((all(&mut frontier, after(4_999)), all(&mut frontier, after(5_000))), (vec![], vec![2, 3]));
@@ -499,7 +497,7 @@ mod tests {
         frontier.back(a, link, after(100));
         assert_eq!((frontier.len(), frontier.hosts().collect::<Vec<_>>()), (1, vec![("a", 1)]));
         frontier.pop(after(100)).unwrap();
-        frontier.ended(a);
+        frontier.ended(a, PlaceUse::Prompt);
         assert!(frontier.ids.is_empty() && frontier.waiting.is_empty() && frontier.pop(after(100)).is_none());
         frontier.push("b", link);
         assert_eq!((frontier.hosts.len(), frontier.host_count()), (1, 1), "its place is used again");
@@ -511,7 +509,7 @@ mod tests {
         let (a, _) = frontier.pop(NOW).unwrap();
         frontier.clear();
         assert_eq!((frontier.len(), frontier.pop(after(10_000)), frontier.next_at()), (0, None, None));
-        frontier.ended(a);
+        frontier.ended(a, PlaceUse::Prompt);
         assert_eq!(frontier.hosts().count(), 0);
     }
 
@@ -544,7 +542,7 @@ mod tests {
         fn every_link_leaves_once_in_order_and_not_before_its_host_is_ready(
             events in prop::collection::vec(event(), 0..300), per_host in prop::option::of(1..4_u8),
         ) {
-            let mut frontier = Frontier::new(per_host);
+            let mut frontier = Frontier::new(per_host, 16);
             let mut model: [VecDeque<u64>; 5] = Default::default();
             let mut not_before = [Timestamp::default(); 5];
             let mut open: Vec<(usize, HostId, QueuedLink)> = Vec::new();
@@ -569,7 +567,7 @@ mod tests {
                     }
                     Event::End(place) if place < open.len() => {
                         let (host, id, link) = open.remove(place);
-                        frontier.ended(id);
+                        frontier.ended(id, PlaceUse::Prompt);
                         if not_before[host].since(now) <= LONG_WAIT {
                             not_before[host] = Timestamp::default();
                         }
@@ -604,7 +602,7 @@ mod tests {
                     break;
                 }
                 for (_, id, link) in open.drain(..) {
-                    frontier.ended(id);
+                    frontier.ended(id, PlaceUse::Prompt);
                     done.push(link.number);
                 }
             }

@@ -8,7 +8,8 @@
 //! All links are read alongside the crawl. Those of a host that has to wait stay in its own queue and take no slot from
 //! others. A link that waits is an offset in the list, so the number of links is bounded by memory only.
 //!
-//! `input_feed` reads links, `queue_feed` takes them from a work queue, `link_list` keeps their text, `frontier` orders them by host, `scheduler` fetches them,
+//! `input_feed` reads links, `queue_feed` takes them from a work queue, `link_list` keeps their text, `frontier` orders them by host, `site_places` shares the
+//! places among sites, `scheduler` fetches them,
 //! `result_order` and `report` print the results, `held_results` keeps those that wait, `resume` records what is done, and `log_watch` and `shutdown` watch the
 //! log and Ctrl-C.
 
@@ -60,6 +61,7 @@ mod finished_item;
 mod frontier;
 mod held_results;
 mod hints;
+mod host_id;
 mod input_batch;
 mod input_feed;
 pub(crate) mod input_line;
@@ -84,6 +86,7 @@ pub(crate) mod resume;
 pub(crate) mod run_log;
 mod scheduler;
 pub(crate) mod shutdown;
+mod site_places;
 mod spool;
 mod totals;
 
@@ -154,7 +157,7 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
             run_log: crawler.run_log.clone(),
             is_list,
             shutdown: Shutdown::new(stop),
-            frontier: Frontier::new(args.pace.per_host),
+            frontier: Frontier::new(args.pace.per_host, concurrency),
             open: JoinSet::new(),
             links: HashMap::new(),
             finished: ResultOrder::new(args.ordered, held),

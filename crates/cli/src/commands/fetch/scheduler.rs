@@ -15,13 +15,15 @@ use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::eta::Estimator;
-use super::frontier::{Frontier, HostId};
+use super::frontier::Frontier;
+use super::host_id::HostId;
 use super::link_fate::{LinkFate, NotFetched, WaitLimits};
 use super::link_queue::QueuedLink;
 use super::log_watch;
 use super::paused_links::PausedLinks;
 use super::report::ResultDisplay;
 use super::resume::Resume;
+use super::site_places::PlaceUse;
 use super::totals;
 use crate::commands::fetch::args::FailOn;
 use crate::commands::fetch::cost_report::CostReport;
@@ -371,7 +373,7 @@ impl Scheduler<'_> {
             // Another node fetches the link.
             Err(error) if error.is_cancelled() => {
                 if let Some(OpenLink { host, waiting, .. }) = self.links.remove(&error.id()) {
-                    self.frontier.ended(host);
+                    self.frontier.ended(host, PlaceUse::Unused);
                     self.feed.dropped(waiting.number);
                 }
                 return;
@@ -385,7 +387,7 @@ impl Scheduler<'_> {
         let mut fetched = match fetched {
             Ok(fetched) => fetched,
             Err(error) => {
-                self.frontier.ended(host);
+                self.frontier.ended(host, PlaceUse::Unused);
                 let place = InputPosition::Line(waiting.line);
                 let item = FinishedItem::Bad { number: waiting.number, place, error };
                 return self.finished.insert(waiting.number, item);
@@ -398,7 +400,7 @@ impl Scheduler<'_> {
             self.show.signature_rejected(&host);
         }
         let Some(fetched) = self.put_back(host, fetched, &mut waiting) else { return };
-        self.frontier.ended(host);
+        self.frontier.ended(host, PlaceUse::of(&fetched.report));
         if fetched.report.success {
             self.paused.record_delivery();
         }
@@ -429,7 +431,7 @@ impl Scheduler<'_> {
         fetched: Box<FetchedLink>,
         waiting: &mut QueuedLink,
     ) -> Option<Box<FetchedLink>> {
-        let report = &fetched.report;
+        let (report, used) = (&fetched.report, PlaceUse::of(&fetched.report));
         let Some(why) = NotFetched::of(report) else { return Some(fetched) };
         waiting.refused += u8::from(why == NotFetched::Refused);
         let fate = match self.feed.is_withdrawn(waiting.number) {
@@ -445,7 +447,7 @@ impl Scheduler<'_> {
                 let name = Arc::clone(self.frontier.name(host));
                 let paused = PausedLink { host: name, waiting: *waiting, fetched };
                 match self.paused.push(until, paused) {
-                    Ok(()) => self.frontier.ended(host),
+                    Ok(()) => self.frontier.ended(host, used),
                     Err(paused) => return Some(paused.fetched),
                 }
                 return None;
@@ -453,7 +455,7 @@ impl Scheduler<'_> {
             LinkFate::GoesBack(until) => self.frontier.back(host, *waiting, until),
             LinkFate::Refused(until) => self.frontier.refused(host, *waiting, until),
             LinkFate::StaysQueued => {
-                self.frontier.ended(host);
+                self.frontier.ended(host, used);
                 self.feed.dropped(waiting.number);
             }
         }

@@ -49,6 +49,37 @@ fn a_known_attempt_is_accepted_and_not_recorded_again() {
     assert_eq!(server.beside(&["export"]).len(), 2);
 }
 
+/// It counted as accepted, and was dropped.
+#[test]
+fn another_attempt_with_a_known_id_is_refused() {
+    let server = Server::start(&[]);
+    let with_id = |url: &str, fetcher: &str, success: bool| {
+        let mut one = attempt(url, fetcher, success);
+        one["id"] = json!(id(7));
+        one
+    };
+    let one = with_id("https://e.org/a", "direct_access", true);
+    let others = [
+        with_id("https://e.org/b", "direct_access", true),
+        with_id("https://e.org/a", "playwright", true),
+        with_id("https://e.org/a", "direct_access", false),
+    ];
+    let mixed = server.ask("POST", "/v1/attempts", &lines(&[one.clone(), others[0].clone()])).of(200);
+    assert_eq!((&mixed["accepted"], &mixed["refused"][0]["line"]), (&json!(1), &json!(2)));
+    let check = |server: &Server| {
+        for other in &others {
+            let refused = server.ask("POST", "/v1/attempts", &lines(std::slice::from_ref(other))).of(409);
+            assert_eq!((&refused["accepted"], &refused["duplicates"]), (&json!(0), &json!(0)), "{other}");
+            assert!(refused["refused"][0]["error"].as_str().unwrap().contains(&id(7)), "{refused}");
+        }
+        assert_eq!(server.ask("POST", "/v1/attempts", &lines(std::slice::from_ref(&one))).of(200)["duplicates"], 1);
+        assert_eq!(server.get("/v1/stats").of(200)[0]["attempts"], 1);
+    };
+    check(&server);
+    let (dir, ..) = server.end("-TERM");
+    check(&Server::start_in(dir, &[], &[]));
+}
+
 #[test]
 fn the_same_attempt_from_many_clients_is_recorded_once() {
     let server = Server::start(&[]);

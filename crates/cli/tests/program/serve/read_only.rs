@@ -131,3 +131,28 @@ fn a_locked_directory_says_how_to_watch_it() {
     assert_eq!(missing.status.code(), Some(2), "{missing:?}");
     assert!(String::from_utf8_lossy(&missing.stderr).contains("nowhere"), "{missing:?}");
 }
+
+/// It said that it was ready, and showed what it had read.
+#[test]
+fn a_directory_that_is_gone_makes_it_not_ready() {
+    let writer = Server::start(&["--all-fetchers"]);
+    record(&writer, &[attempt("https://e.org/1", "playwright", true)]);
+    let (dir, code, said) = writer.end("-TERM");
+    assert_eq!(code, Some(0), "{said}");
+    let (data, away, empty) = (dir.path().join("data"), dir.path().join("away"), dir.path().join("empty"));
+    let reader = follow(&data);
+    assert_eq!(reader.get("/readyz").of(200)["log"], "good");
+    let is_ready = |want: bool| {
+        until("readiness follows the directory", || (reader.get("/readyz").status == 200) == want);
+    };
+    std::fs::rename(&data, &away).unwrap();
+    is_ready(false);
+    assert_eq!(reader.get("/readyz").of(503)["log"], "degraded");
+    // Another directory in its place is not the log either.
+    std::fs::create_dir(&data).unwrap();
+    until("it was looked at again", || reader.get("/v1/dashboard").of(200).to_string().contains("is gone"));
+    is_ready(false);
+    std::fs::rename(&data, &empty).unwrap();
+    std::fs::rename(&away, &data).unwrap();
+    is_ready(true);
+}

@@ -224,6 +224,37 @@ fn a_repeated_report_counts_once() {
     assert_eq!(server.get("/v1/stats").of(200)[0]["attempts"], 2);
 }
 
+/// It was acknowledged and dropped.
+#[test]
+fn another_report_of_the_same_request_is_refused() {
+    let server = Server::start(&["--pace", "off"]);
+    let (visit, _) = begin(&server, "https://e.org/a");
+    let path = format!("/v1/visits/{visit}/report");
+    let first = json!({ "number": 1, "outcome": "blocked_403", "status": 403, "duration_ms": 80 });
+    let step = report(&server, &visit, &first);
+    for other in [
+        json!({ "number": 1, "outcome": "content", "status": 200 }),
+        json!({ "number": 1, "outcome": "blocked_403", "status": 429 }),
+        json!({ "number": 1, "unavailable": "it does not start" }),
+    ] {
+        let refused = server.post(&path, &other).of(409);
+        assert_eq!((&refused["error_type"], &refused["step"]), (&json!("already_reported"), &step), "{other}");
+        let listed = json!([{ "visit": visit, "number": 1, "outcome": "timeout" }]);
+        assert_eq!(server.post("/v1/visits/report", &listed).of(200)[0]["error_type"], "already_reported");
+    }
+    assert_eq!(report(&server, &visit, &first), step);
+    assert_eq!(
+        report(&server, &visit, &json!({ "number": 2, "outcome": "content", "status": 200 }))["end"],
+        "delivered"
+    );
+    assert_eq!(
+        server.post(&path, &json!({ "number": 2, "outcome": "timeout" })).of(409)["error_type"],
+        "already_reported"
+    );
+    assert_eq!(report(&server, &visit, &first)["end"], "delivered", "the first report again");
+    assert_eq!(server.beside(&["export"]).len(), 2);
+}
+
 #[test]
 fn an_impossible_report_changes_nothing() {
     let server = Server::start(&["--pace", "off"]);

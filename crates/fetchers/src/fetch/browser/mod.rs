@@ -17,6 +17,7 @@ mod page_load;
 mod process;
 mod protocol;
 mod settle;
+mod starvation;
 mod tab;
 
 use std::fmt;
@@ -377,8 +378,8 @@ impl Inner {
         };
         let (init_script, signing) = (self.options.init_script.clone(), self.options.signing.clone());
         let host_headers = self.options.host_headers.clone();
-        let identity = Identity { user_agent, init_script, signing, host_headers };
         let pid = process.as_ref().map(Process::pid);
+        let identity = Identity { user_agent, init_script, signing, host_headers, is_child: pid.is_some() };
         Ok(RunningBrowser { cdp, pid, process: Mutex::new(process), proxy, identity })
     }
 }

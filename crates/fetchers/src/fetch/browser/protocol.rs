@@ -103,7 +103,7 @@ results! {
     Evaluation { result: RemoteObject }
     IsolatedWorld { execution_context_id: i64 }
     Navigation { error_text: Option<String> }
-    ProcessInfo { r#type: String, cpu_time: f64 }
+    ProcessInfo { id: i64, cpu_time: f64 }
     ProcessInfos { process_info: Vec<ProcessInfo> }
     RemoteObject { value: Option<Value> }
     StreamChunk { base64_encoded: Option<bool>, data: String, eof: bool }

@@ -16,8 +16,6 @@ const MAX_LOOKS: u32 = 10;
 const BUSY_LOOK: Duration = Duration::from_millis(400);
 /// A change of at most this many characters is a clock or a counter.
 const MAX_TICK: u64 = 16;
-/// The share of processor time below which a renderer that did not respond was starved rather than busy.
-const STARVED_SHARE: f64 = 0.2;
 
 /// The looks at a page.
 #[derive(Debug, Default)]
@@ -58,11 +56,6 @@ impl SettleCheck {
     }
 }
 
-/// Returns whether renderers that used this much processor time were starved while a page did not respond for `waited`.
-pub(super) fn is_starved(used: Duration, waited: Duration) -> bool {
-    waited >= Duration::from_secs(1) && used.as_secs_f64() < STARVED_SHARE * waited.as_secs_f64()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,13 +80,5 @@ mod tests {
         let looks = (0..20).take_while(|n| !page.has_settled(look(&format!("{} 10 101", 5 + n)))).count();
         assert_eq!(looks, MAX_LOOKS as usize - 2);
         assert_eq!((Look::parse(""), Look::parse("1 x 3")), (None, None));
-    }
-
-    #[test]
-    fn a_renderer_without_processor_time_is_starved() {
-        let seconds = Duration::from_secs;
-        assert!(is_starved(Duration::from_millis(300), seconds(10)));
-        assert!(!is_starved(seconds(9), seconds(10)), "its own script keeps it busy");
-        assert!(!is_starved(Duration::ZERO, Duration::from_millis(500)));
     }
 }

@@ -26,6 +26,7 @@ use super::protocol::{
 use crate::fetch::body::{Body, BodyCollector, BodyError};
 use crate::fetch::browser::page_load::{Action, Document, Failure, LoadState, OutgoingRequest, PageLoad};
 use crate::fetch::browser::settle::{self, Look, SettleCheck};
+use crate::fetch::browser::starvation::ProcessorTimes;
 use crate::fetch::host_headers::HostHeaders;
 use crate::fetch::proxy::FilteringProxy;
 use crate::fetch::signing::{RequestSigner, SIGNATURE};
@@ -59,6 +60,8 @@ pub(super) struct Identity {
     pub(super) signing: Option<BrowserSigning>,
     /// Headers of requests to some hosts.
     pub(super) host_headers: HostHeaders,
+    /// Whether this process started the browser, so that the ids of its processes are those of this machine.
+    pub(super) is_child: bool,
 }
 
 /// A loaded page, before it becomes a response.
@@ -80,6 +83,7 @@ pub(super) struct Tab {
     credentials: (String, String),
     signer: Option<RequestSigner>,
     host_headers: HostHeaders,
+    is_child: bool,
     events: mpsc::UnboundedReceiver<Event>,
 }
 
@@ -125,8 +129,9 @@ impl Tab {
         let (user, password) = proxy.credentials();
         let credentials = (user.to_owned(), password.to_owned());
         let signer = identity.signing.as_ref().map(|signing| signing.signer.clone());
-        let host_headers = identity.host_headers.clone();
-        let tab = Self { cdp: cdp.clone(), context, session, target, credentials, signer, host_headers, events };
+        let (host_headers, is_child) = (identity.host_headers.clone(), identity.is_child);
+        let cdp = cdp.clone();
+        let tab = Self { cdp, context, session, target, credentials, signer, host_headers, is_child, events };
         tab.set_up(identity).await?;
         Ok(tab)
     }
@@ -246,14 +251,14 @@ impl Tab {
     /// time is over.
     ///
     /// # Errors
-    /// A local fault if the time is over and the renderer had no processor time.
+    /// A local fault if the time is over and the browser had no processor time.
     async fn settle(&mut self, load: &mut PageLoad, settling: &mut SettleCheck) -> Result<bool, Failure> {
         let until = load.read_at_latest();
         let begun = Instant::now();
         if begun >= until {
             return Ok(true);
         }
-        let used_before = self.renderer_time().await;
+        let before = self.processor_times().await;
         match tokio::time::timeout_at(until_instant(until), self.look(load)).await {
             Ok(Ok(Some(look))) => Ok(settling.has_settled(look)),
             // The document was replaced: the load says what comes next.
@@ -262,9 +267,9 @@ impl Tab {
             // The read reports what is wrong with the page.
             Ok(Err(_)) => Ok(true),
             Err(_) => {
-                let used = self.renderer_time().await.zip(used_before).map(|(now, before)| now.saturating_sub(before));
-                match used {
-                    Some(used) if settle::is_starved(used, begun.elapsed()) => {
+                let times = self.processor_times().await.zip(before);
+                match times {
+                    Some((now, before)) if now.is_starved_since(&before, begun.elapsed()) => {
                         let message = "the browser got no processor time for the page's scripts";
                         Err(Failure { local: true, ..failure(ErrorKind::LocalFault, message) })
                     }
@@ -284,12 +289,16 @@ impl Tab {
         Ok(shown.as_ref().and_then(serde_json::Value::as_str).and_then(Look::parse))
     }
 
-    /// Returns the processor time of all renderers; none if the browser does not tell.
-    async fn renderer_time(&self) -> Option<Duration> {
+    /// Returns the processor times of the browser; none if it is not this process's own, or does not tell.
+    async fn processor_times(&self) -> Option<ProcessorTimes> {
+        if !self.is_child {
+            return None;
+        }
         let asked = self.cdp.call(None, GetProcessInfo {});
         let processes = tokio::time::timeout(RESPONSE_TIMEOUT, asked).await.ok()?.ok()?.process_info;
-        let seconds: f64 = processes.iter().filter(|of| of.r#type == "renderer").map(|of| of.cpu_time).sum();
-        Duration::try_from_secs_f64(seconds).ok()
+        let used = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let processes = processes.iter().filter_map(|of| Some((u32::try_from(of.id).ok()?, used(of.cpu_time))));
+        Some(ProcessorTimes::read(processes))
     }
 
     /// Processes an event and starts the resulting action. Does not wait.

@@ -61,6 +61,8 @@ pub struct Notes {
     pub unknown_fields: Vec<String>,
     /// Whether the time lay in the future and was set to now.
     pub clamped: bool,
+    /// Whether the line had no id, so that its id is one of its content.
+    pub id_of_content: bool,
     /// Whether `attempted_at` was an integer so small that it may be in seconds.
     pub looks_like_seconds: bool,
 }
@@ -254,6 +256,7 @@ fn attempt(fields: Fields, now: Timestamp, notes: &mut Notes) -> Result<Attempt,
         arm: fields.arm,
     };
     // Computed before the fields that depend on the time of reading or on this release's extraction are filled in.
+    notes.id_of_content = fields.id.is_none();
     attempt.id = fields.id.unwrap_or_else(|| content_id(&attempt));
     if attempt.heuristics.is_empty() {
         let features = UrlFeatures::extract(&url).map_err(ImportError::Url)?;

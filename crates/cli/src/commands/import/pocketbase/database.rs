@@ -1,19 +1,22 @@
 //! Tables of a PocketBase database, read with SQLite.
 //!
 //! Invariants: a missing table or column counts as empty, except the columns that an attempt requires. Attempts come in
-//! the order of their times.
+//! the order of their times. The file may come from anyone: only ordinary tables are read, once their pages are found
+//! sound, and the work is bounded by the length of the file.
 //!
 //! Must not know: the meaning of rows.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
 use rusqlite::types::{Value, ValueRef};
-use rusqlite::{Connection, OpenFlags, Row};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row};
 
 use super::row::{AttemptReader, LinkRow, ReadRow};
 use crate::terminal::exit::Failure;
-use crate::terminal::output::shown;
+use crate::terminal::output::{plain, shown};
 
 /// The database file in PocketBase's directory.
 const FILE: &str = "data.db";
@@ -47,6 +50,20 @@ const LINK: [&[&str]; 8] = [
     &["learning_mode_enabled"],
 ];
 
+/// The tables that are read.
+const TABLES: [&str; 4] = ["fetcher_attempts", "attempt_heuristics", "links", "fetcher_router"];
+/// The maximum length of a value or a row. A line of an import is shorter.
+const MAX_VALUE_BYTES: i32 = 16 << 20;
+/// The maximum length of a statement in the file, such as the definition of a table.
+const MAX_SQL_BYTES: i32 = 1 << 20;
+/// The memory of SQLite, for the whole process.
+const MAX_HEAP_BYTES: i64 = 256 << 20;
+/// The steps of SQLite's machine that any file may take, and those per byte of the file. Reading, sorting and joining
+/// takes about a hundred steps for a row, and a row has dozens of bytes.
+const STEPS: (u64, u64) = (50_000_000, 100);
+/// The steps between two checks of their number.
+const CHECK_EVERY: i32 = 10_000;
+
 /// A database that is open for reading.
 pub(super) struct Database {
     connection: Connection,
@@ -63,14 +80,50 @@ impl Database {
                 .advise("give pb_data/data.db of PocketBase, or its directory"));
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&path, flags).map_err(|error| unreadable(&path, &error))?;
+        let connection = open_within_limits(&path, flags).map_err(|error| unreadable(&path, &error))?;
         let name = path.to_string_lossy().into_owned();
         let database = Self { connection, path, name };
+        for table in TABLES {
+            database.check(table)?;
+        }
         if database.columns("fetcher_attempts")?.is_empty() {
             return Err(Failure::usage(format_args!("{} has no table fetcher_attempts", database.name))
                 .advise("check that it is data.db of the crawler, not auxiliary.db, which holds PocketBase's logs"));
         }
         Ok(database)
+    }
+
+    /// Checks that a table, if it is there, is an ordinary one whose pages are sound. A view or a virtual table runs what
+    /// the file says, and damaged pages can lead in circles.
+    fn check(&self, table: &str) -> Result<(), Failure> {
+        let fail = |error: rusqlite::Error| self.unreadable(&error);
+        let sql = "SELECT type, coalesce(sql, '') FROM sqlite_schema WHERE name = ?1 COLLATE NOCASE AND type IN ('table', 'view')";
+        let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
+        let found = self.connection.query_row(sql, [table], read).optional().map_err(fail)?;
+        let Some((kind, definition)) = found else { return Ok(()) };
+        let refuse = |what: &str| {
+            Err(Failure::usage(format_args!("{}: {table} is {what}", self.name))
+                .advise("give PocketBase's own database, whose collections are tables"))
+        };
+        let is_virtual = definition.split_whitespace().nth(1).is_some_and(|word| word.eq_ignore_ascii_case("virtual"));
+        match &*kind {
+            "table" if is_virtual => return refuse("a virtual table"),
+            "table" => {}
+            _ => return refuse("a view"),
+        }
+        if self.connection.prepare(&format!("SELECT rowid FROM {table}")).is_err_and(|error| is_of_sql(&error)) {
+            return refuse("a table without row numbers");
+        }
+        let check = format!("SELECT * FROM pragma_quick_check('{table}') LIMIT 1");
+        let found: String = self.connection.query_row(&check, (), |row| row.get(0)).map_err(fail)?;
+        match &*found {
+            "ok" => Ok(()),
+            damage => Err(Failure::failed(format_args!(
+                "cannot read {}: {table} is damaged: {}",
+                shown(&self.path),
+                plain(damage.lines().next().unwrap_or_default())
+            ))),
+        }
     }
 
     /// Returns the name of the database for messages.
@@ -95,6 +148,10 @@ impl Database {
         let has_tags =
             present(&tags, &["attempt"]).is_some() && HEURISTIC[..2].iter().all(|n| present(&tags, n).is_some());
         let (chosen_tags, join): (Vec<String>, &str) = match has_tags {
+            // Each of several attempts with one id would get all heuristics of that id.
+            true if self.has_shared_id()? => {
+                return Err(Failure::failed(format_args!("{}: fetcher_attempts has an id more than once", self.name)));
+            }
             true => (
                 HEURISTIC.iter().map(|names| column("h", &tags, names)).collect(),
                 "LEFT JOIN attempt_heuristics h ON h.attempt = a.id",
@@ -128,6 +185,13 @@ impl Database {
             Some((_, done)) => f(done.end()),
             None => Ok(()),
         }
+    }
+
+    /// Returns whether several attempts have the same id.
+    fn has_shared_id(&self) -> Result<bool, Failure> {
+        let sql = "SELECT 1 FROM fetcher_attempts GROUP BY id HAVING count(*) > 1 LIMIT 1";
+        let found = self.connection.query_row(sql, (), |_| Ok(())).optional();
+        found.map(|found| found.is_some()).map_err(|error| self.unreadable(&error))
     }
 
     /// Returns the links by id. Leaves out links whose URL cannot be fetched: they can have no attempts either.
@@ -193,8 +257,52 @@ impl Database {
     }
 }
 
+/// Opens a database of somebody else for reading.
+fn open_within_limits(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let mut left = STEPS.0.saturating_add(bytes.saturating_mul(STEPS.1)) / CHECK_EVERY.unsigned_abs() as u64;
+    let is_over = move || {
+        left = left.saturating_sub(1);
+        left == 0
+    };
+    connection.progress_handler(CHECK_EVERY, Some(is_over))?;
+    for (limit, most) in [
+        (Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES),
+        (Limit::SQLITE_LIMIT_SQL_LENGTH, MAX_SQL_BYTES),
+        (Limit::SQLITE_LIMIT_ATTACHED, 0),
+        (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 1),
+        (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
+    ] {
+        connection.set_limit(limit, most)?;
+    }
+    for (setting, value) in [
+        (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
+        (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
+    ] {
+        connection.set_db_config(setting, value)?;
+    }
+    connection.pragma_update(None, "hard_heap_limit", MAX_HEAP_BYTES)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "ignore_check_constraints", true)?;
+    Ok(connection)
+}
+
+/// Returns whether an error is one of a statement, not of the file.
+fn is_of_sql(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::Unknown) | None)
+}
+
 fn unreadable(path: &Path, error: &rusqlite::Error) -> Failure {
-    Failure::failed(format_args!("cannot read {}: {error}", shown(path)))
+    match error.sqlite_error_code() {
+        Some(ErrorCode::OperationInterrupted) => Failure::failed(format_args!(
+            "cannot read {}: it takes more steps than a database of its length needs",
+            shown(path)
+        )),
+        _ => Failure::failed(format_args!("cannot read {}: {error}", shown(path))),
+    }
 }
 
 /// Returns the first of `names` that is a column.
