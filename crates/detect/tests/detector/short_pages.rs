@@ -101,6 +101,82 @@ fn lookalikes_of_redirects_are_none() {
     }
 }
 
+fn with_headers(headers: &[(&str, &str)], body: &str) -> Verdict {
+    let headers: Vec<Header> = headers.iter().map(|(name, value)| Header::new(*name, *value)).collect();
+    let url = Some("https://a.example/old/x");
+    let page = Page { url, status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
+    Detector::new().inspect(&page, &mut Scratch::default())
+}
+
+#[test]
+fn a_target_is_relative_to_the_first_base_before_it() {
+    let refresh = "<meta http-equiv=refresh content=\"0;url=Start.html\">";
+    let new = Some("https://a.example/docs/New/Start.html");
+    for (head, expected) in [
+        (format!("<base href=\"/docs/New/\">{refresh}"), new),
+        (format!("<base target=_top><BASE HREF='../docs/New/'>{refresh}"), new),
+        (format!("<base href=https://a.example/docs/New/x><base href=/other/>{refresh}"), new),
+        (format!("<base href=\"/docs/New/&#x3f;a=1\">{refresh}"), new),
+        ("<base href=/docs/New/><script>location.replace('Start.html')</script>".to_owned(), new),
+        // Not a base of this target.
+        (format!("{refresh}<base href=/docs/New/>"), Some("Start.html")),
+        (format!("<noscript><base href=/docs/New/></noscript>{refresh}"), Some("Start.html")),
+        (format!("<!-- <base href=/docs/New/> -->{refresh}"), Some("Start.html")),
+        (format!("<template><base href=/docs/New/></template>{refresh}"), Some("Start.html")),
+        (format!("<base href=\"https://[\"><base href=/docs/New/>{refresh}"), Some("Start.html")),
+        (format!("<base href=ftp://a.example/>{refresh}"), None),
+    ] {
+        let page = format!("<html><head>{head}</head><body></body></html>");
+        let verdict = with_headers(&[("Content-Type", "text/html")], &page);
+        assert_eq!(verdict.redirect.as_deref(), expected, "{head}");
+    }
+}
+
+#[test]
+fn the_first_refresh_that_browsers_do_not_ignore_counts() {
+    let meta = |content: &str| format!("<meta http-equiv=refresh content=\"{content}\">");
+    for (head, expected) in [
+        (meta("soon") + &meta("0;url=/b"), Some("/b")),
+        (meta("") + &meta("0;url=/b"), Some("/b")),
+        (format!("<noscript>{}</noscript>{}", meta("0;url=/a"), meta("0;url=/b")), Some("/b")),
+        (meta("0 url=/b"), Some("/b")),
+        (meta("5") + &meta("0;url=/b"), None),
+        (meta("60;url=/a") + &meta("0;url=/b"), None),
+    ] {
+        let page = format!("<html><head>{head}</head><body></body></html>");
+        assert_eq!(target(&page).as_deref(), expected, "{head}");
+    }
+}
+
+#[test]
+fn the_header_refresh_is_read_as_its_element_is() {
+    let html = ("Content-Type", "text/html");
+    let short = "<html><body><p>Moved</p></body></html>";
+    for (headers, body, expected) in [
+        (&[("Refresh", "0; url=/y")][..], "", Some("/y")),
+        (&[html, ("refresh", "0;URL='/y'")], "", Some("/y")),
+        (&[html, ("REFRESH", "3, /y")], short, Some("/y")),
+        (&[("Content-Type", "text/plain"), ("Refresh", "0;url=/y")], "Moved", Some("/y")),
+        (&[("Content-Type", "image/gif"), ("Refresh", "0;url=/y")], "", Some("/y")),
+        // It comes before the element, and it is about the page's own address.
+        (&[html, ("Refresh", "0;url=y")], "<base href=/d/><meta http-equiv=refresh content=0;url=/z>", Some("y")),
+        (&[html, ("Refresh", "5")], "<meta http-equiv=refresh content=0;url=/z>", None),
+        (&[html, ("Refresh", "soon")], "<meta http-equiv=refresh content=0;url=/z>", Some("/z")),
+        (&[html, ("Refresh", "5")], short, None),
+        (&[html, ("Refresh", "300;url=/y")], short, None),
+        (&[html, ("Refresh", "0;url=/y&amp;z")], short, Some("/y&amp;z")),
+        (&[("Content-Type", "image/gif"), ("Refresh", "0;url=/y")], "GIF89a", None),
+    ] {
+        let verdict = with_headers(headers, body);
+        assert_eq!(verdict.redirect.as_deref(), expected, "{headers:?} {body}");
+        assert_eq!(verdict.is_empty && verdict.redirect.is_some(), expected.is_some(), "{headers:?} {body}");
+    }
+    let long = format!("<html><body><p>{}</p></body></html>", "There is much to read here. ".repeat(40));
+    assert_eq!(with_headers(&[html, ("Refresh", "0;url=/y")], &long).redirect, None);
+    let challenge = with_headers(&[html, ("Refresh", "0;url=/.well-known/sgcaptcha/?r=x")], "");
+    assert!(challenge.redirect.is_none(), "{challenge:?}");
+}
+
 #[test]
 fn only_a_page_with_a_success_status_redirects() {
     let page = b"<meta http-equiv=refresh content=\"0;url=/next\"><p>moved";
