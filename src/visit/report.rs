@@ -74,7 +74,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             let served: Box<str> = self.domain().into();
             self.passage.end_trial_of(&served, now);
         }
-        if let Some(to) = redirect_target::target(&answer).filter(|_| !by.renders) {
+        if let Some(to) = redirect_target::target(&answer).filter(|_| self.follows(&answer, &by)) {
             match self.follow(answer.final_url.as_deref(), &to, now) {
                 Ok(()) => {
                     self.report_to_pace(permit, selection, at, &by, &answer, None, now);
@@ -161,7 +161,10 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let hint = kind.map_or(Hint::Unknown, Hint::after);
         self.hint = self.hint.filter(|_| of_intermediary).or(Some(hint));
         let error = site_error.unwrap_or(error);
-        let next = kind.map_or(FailureAction::OtherFetcher, ErrorKind::next);
+        let next = match kind {
+            Some(ErrorKind::TlsError) if answer.is_of_client => FailureAction::OtherFetcher,
+            _ => kind.map_or(FailureAction::OtherFetcher, ErrorKind::next),
+        };
         let ends = matches!(next, FailureAction::End | FailureAction::RetryThenEnd);
         let strict = kind.is_some_and(ErrorKind::is_banned) && !settings.escalate_after_block;
         // The table's arm does what the table says. Only an empty page goes on to the browser.
