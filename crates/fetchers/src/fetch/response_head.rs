@@ -43,8 +43,8 @@ pub(super) struct ReadableHeads<T> {
 
 #[derive(Debug)]
 enum State {
-    /// Received bytes of a head.
-    Head(Vec<u8>),
+    /// Received bytes of heads.
+    Head(ReceivedHeads),
     /// Bytes to hand over, and the number of those that were; then the body follows.
     HandOver(Vec<u8>, usize),
     /// The body.
@@ -53,7 +53,7 @@ enum State {
 
 impl<T> ReadableHeads<T> {
     pub(super) fn new(io: T, heads: Heads) -> Self {
-        let state = if heads == Heads::None { State::Body } else { State::Head(Vec::new()) };
+        let state = if heads == Heads::None { State::Body } else { State::Head(ReceivedHeads::default()) };
         Self { io, heads, state }
     }
 
@@ -61,7 +61,7 @@ impl<T> ReadableHeads<T> {
     /// whole response before.
     fn on_write(&mut self, bytes: &[u8]) {
         if self.heads == Heads::EachGet && matches!(self.state, State::Body) && bytes.starts_with(b"GET ") {
-            self.state = State::Head(Vec::new());
+            self.state = State::Head(ReceivedHeads::default());
         }
     }
 }
@@ -86,16 +86,14 @@ impl<T: AsyncRead + Unpin> AsyncRead for ReadableHeads<T> {
                     let mut read = ReadBuf::new(&mut chunk);
                     ready!(Pin::new(&mut this.io).poll_read(cx, &mut read))?;
                     let is_end = read.filled().is_empty();
-                    let scanned = received.len();
-                    received.extend_from_slice(read.filled());
-                    if is_end && received.is_empty() {
+                    let scanned = received.bytes.len();
+                    received.bytes.extend_from_slice(read.filled());
+                    if is_end && received.bytes.is_empty() {
                         this.state = State::Body;
                         return Poll::Ready(Ok(()));
                     }
-                    if let Some(bytes) = complete(received, scanned) {
-                        this.state = State::HandOver(bytes, 0);
-                    } else if is_end {
-                        this.state = State::HandOver(std::mem::take(received), 0);
+                    if received.are_complete(scanned) || is_end {
+                        this.state = State::HandOver(std::mem::take(&mut received.bytes), 0);
                     }
                 }
             }
@@ -137,34 +135,38 @@ impl<T: Connection> Connection for ReadableHeads<T> {
     }
 }
 
-/// Returns the bytes to hand over if no head is expected any more: the head is complete, too long, or none. The first
-/// `scanned` bytes have no end of a head. Heads of interim responses stay until the one that counts has come.
-fn complete(received: &mut Vec<u8>, scanned: usize) -> Option<Vec<u8>> {
-    let mut begin = 0;
-    let mut scanned = scanned.saturating_sub(3);
-    loop {
-        let head = &received[begin..];
-        if !may_be_http(head) {
-            return Some(std::mem::take(received));
-        }
-        let Some(end) = end_of_head(head, scanned.saturating_sub(begin)) else {
-            return (received.len() > MAX_HEAD).then(|| std::mem::take(received));
-        };
-        let readable = readable(&head[..end]);
-        let is_interim = readable.as_deref().unwrap_or(&head[..end]).get(9..12).is_some_and(is_interim);
-        let end = begin + end;
-        let end = match readable {
-            Some(readable) => {
-                let len = readable.len();
-                received.splice(begin..end, readable);
-                begin + len
+/// Received bytes: whole heads of interim responses, which are readable, and the beginning of the head that follows.
+#[derive(Debug, Default)]
+struct ReceivedHeads {
+    bytes: Vec<u8>,
+    /// Where the head begins that is not whole.
+    begin: usize,
+}
+
+impl ReceivedHeads {
+    /// Makes whole heads readable, and returns whether no head is expected any more: the one that counts has come, is too
+    /// long, or is none. It does not end in the first `scanned` bytes.
+    fn are_complete(&mut self, scanned: usize) -> bool {
+        let mut scanned = scanned.saturating_sub(3);
+        loop {
+            let head = &self.bytes[self.begin..];
+            if !may_be_http(head) {
+                return true;
             }
-            None => end,
-        };
-        if !is_interim {
-            return Some(std::mem::take(received));
+            let Some(len) = end_of_head(head, scanned.saturating_sub(self.begin)) else {
+                return self.bytes.len() > MAX_HEAD;
+            };
+            let readable = readable(&head[..len]);
+            let is_interim = readable.as_deref().unwrap_or(&head[..len]).get(9..12).is_some_and(is_interim);
+            let end = self.begin + readable.as_ref().map_or(len, Vec::len);
+            if let Some(readable) = readable {
+                self.bytes.splice(self.begin..self.begin + len, readable);
+            }
+            if !is_interim {
+                return true;
+            }
+            (self.begin, scanned) = (end, end);
         }
-        (begin, scanned) = (end, end);
     }
 }
 
