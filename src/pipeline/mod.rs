@@ -36,6 +36,7 @@ mod license_files;
 mod licenses;
 mod link_slot;
 mod local_delay;
+mod page_judge;
 mod robots;
 mod run;
 mod signature_rejections;
@@ -43,6 +44,7 @@ mod wait;
 
 use license_files::LicenseFiles;
 pub use link_slot::{LinkSlot, LinkSlots};
+pub use page_judge::DetectorJudge;
 use signature_rejections::SignatureRejections;
 
 /// Time after its deadline at which a fetcher is cut off.

@@ -14,6 +14,7 @@ use super::file_request::FileRequests;
 use super::gate::{Gate, PageRequest, requests};
 use super::link_slot::LinkSlot;
 use super::local_delay::LocalDelay;
+use super::page_judge::DetectorJudge;
 use super::wait::{self, pause};
 use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, cache, consent, licenses, robots};
 use crate::router::Mode;
@@ -146,7 +147,9 @@ async fn drive(
                 let gate = Gate::new(pipeline, link_slot, PageRequest { visit: &mut visit, fetch: &mut fetch });
                 let admission = (!is_archive).then_some(&gate as &dyn RedirectGate);
                 let validators = asked_again.map(|earlier| &earlier.validators).filter(|known| !known.is_empty());
-                let request = Request { gate: admission, validators, ..Request::new(&asked, &limits) };
+                let by = DetectorJudge(&pipeline.detector);
+                let judged = Request { judge: Some(&by), ..Request::new(&asked, &limits) };
+                let request = Request { gate: admission, validators, ..judged };
                 let mut local_delay = LocalDelay::default();
                 let result = {
                     // The span ends with the request, before its result is judged.
@@ -295,7 +298,7 @@ fn failed_result(error: FetchError) -> FetchResult {
     let outcome = if error.local { Outcome::Local } else { Outcome::from(error.kind) };
     let mut answer = FetchResult::from(outcome).with_duration(error.duration).with_message(error.message);
     answer.status = error.status;
-    answer.is_refused = error.refused;
+    (answer.is_refused, answer.is_of_client) = (error.refused, error.of_client);
     answer.headers = stored_headers(&error.headers);
     (answer.final_url, answer.unanswered) = (error.final_url, error.unanswered.into_vec());
     answer

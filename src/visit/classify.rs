@@ -70,7 +70,7 @@ pub(super) fn classify(result: &FetchResult, by: &FetcherSpec, case: &Circumstan
     let is_limit = says_not_now(result, is_block, case.asked) || is_block && is_held;
     let error = if is_limit && is_block && case.was_served { ErrorType::Known(ErrorKind::RateLimited) } else { error };
     let kind = error.kind();
-    let meaning = meaning_of(kind, is_limit, case);
+    let meaning = meaning_of(kind, is_limit, result.is_of_client, case);
     let weight = match kind {
         // Not final yet.
         _ if meaning == Meaning::Retry || case.effect == PaceEffect::Doubt => 0.0,
@@ -81,12 +81,17 @@ pub(super) fn classify(result: &FetchResult, by: &FetcherSpec, case: &Circumstan
     Classified { meaning, error: Some(error), weight }
 }
 
-fn meaning_of(kind: Option<ErrorKind>, is_limit: bool, case: &Circumstances) -> Meaning {
+fn meaning_of(kind: Option<ErrorKind>, is_limit: bool, is_of_client: bool, case: &Circumstances) -> Meaning {
     let is_last_timeout = kind == Some(ErrorKind::Timeout) && case.is_out_of_time;
     // Only an empty page goes on to the browser of the table.
     let ends_by_table = case.is_by_table && kind != Some(ErrorKind::WrongTool);
     let ends_by_block = case.ends_after_block && kind.is_some_and(ErrorKind::is_banned);
-    match kind.map_or(FailureAction::OtherFetcher, ErrorKind::next) {
+    let next = match kind {
+        // Another kind of client may not have this error of TLS.
+        Some(ErrorKind::TlsError) if is_of_client => FailureAction::OtherFetcher,
+        kind => kind.map_or(FailureAction::OtherFetcher, ErrorKind::next),
+    };
+    match next {
         _ if is_limit => Meaning::Limit,
         _ if kind.is_some_and(ErrorKind::is_transient) && case.may_retry && !is_last_timeout => Meaning::Retry,
         FailureAction::End | FailureAction::RetryThenEnd => Meaning::End,
@@ -142,12 +147,18 @@ mod tests {
         FetchResult::from(Outcome::Blocked(Block::new(BlockKind::Challenge, None, None))).with_status(200)
     }
 
+    fn of_client() -> FetchResult {
+        let mut result = FetchResult::from(Outcome::Tls);
+        result.is_of_client = true;
+        result
+    }
+
     /// Each row: what came, the circumstances, and what it means with the weight of the attempt.
     #[test]
     fn each_result_has_its_meaning() {
         use Meaning::{Delivered, End, Limit, OtherFetcher, Retry};
         let of = FetchResult::from;
-        let rows: [(&str, FetchResult, Circumstances, Meaning, Option<&str>, f64); 32] = [
+        let rows: [(&str, FetchResult, Circumstances, Meaning, Option<&str>, f64); 34] = [
             ("content", of(Outcome::Content), FIRST, Delivered, None, 1.0),
             ("unchanged", of(Outcome::NotModified), FIRST, Delivered, None, 0.0),
             ("a page without text", of(Outcome::Empty), FIRST, OtherFetcher, Some("wrong_tool"), 1.0),
@@ -176,6 +187,8 @@ mod tests {
             ("a cut connection", of(Outcome::Network), FIRST, Retry, Some("network_error"), 0.0),
             ("the same once more", of(Outcome::Network), LAST, OtherFetcher, Some("network_error"), 1.0),
             ("a cut page, out of time", of(Outcome::Truncated), LATE, Retry, Some("truncated"), 0.0),
+            ("an untrusted certificate", of(Outcome::Tls), FIRST, End, Some("tls_error"), 0.0),
+            ("one that a browser may trust", of_client(), FIRST, OtherFetcher, Some("tls_error"), 0.0),
             ("no such name", of(Outcome::Dns), FIRST, End, Some("dns_error"), 0.0),
             ("a page of the network", of(Outcome::NetworkBlock), FIRST, OtherFetcher, Some("network_block"), 0.0),
             ("an archive without a copy", of(Outcome::NotHeld), FIRST, OtherFetcher, Some("not_held"), 1.0),

@@ -50,6 +50,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         (domain(landed) != self.domain()).then(|| Box::new(landed.clone()))
     }
 
+    /// Returns whether the visit follows the redirect of a response. A browser follows redirects itself. What it leaves
+    /// is a page whose time is longer than the browser waits: that is followed once, since it may come again each time.
+    pub(super) fn follows(&self, result: &FetchResult, by: &FetcherSpec) -> bool {
+        !by.renders || matches!(result.outcome, Outcome::Redirect { .. }) && self.redirects.followed == 0
+    }
+
     /// Follows a redirect within the attempt's limit; `from` sent it.
     pub(super) fn follow(&mut self, from: Option<&Url>, to: &str, now: Timestamp) -> Result<(), Outcome> {
         let here = from.unwrap_or_else(|| self.url());

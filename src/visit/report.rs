@@ -60,7 +60,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             let served: Box<str> = self.domain().into();
             self.passage.end_trial_of(&served, sent.now);
         }
-        if let Some(to) = redirect_target::target(&result).filter(|_| !sent.by.renders) {
+        if let Some(to) = redirect_target::target(&result).filter(|_| self.follows(&result, &sent.by)) {
             match self.follow(result.final_url.as_deref(), &to, sent.now) {
                 Ok(()) => {
                     self.report_to_pace(claims.permit.take(), &sent, &result, None);

@@ -11,8 +11,8 @@ use memchr::memmem;
 
 use super::cues::CueInput;
 use crate::collect::{
-    NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_cue_words, read_headers, read_redirect, read_words,
-    script_bytes, vendor_bit, without_styles,
+    NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_cue_words, read_headers, read_redirect,
+    read_refresh_header, read_words, script_bytes, vendor_bit, without_styles,
 };
 use crate::html::charset::Charset;
 use crate::html::page_facts::{HARDLY_ANY_TEXT, PageFacts};
@@ -83,6 +83,7 @@ pub(super) fn inspect(
     } else {
         scratch.facts.forget();
     }
+    read_refresh_header(table, page, scratch);
     for n in 0..scratch.found.touched.len() {
         let index = scratch.found.touched[n];
         if holds(&table.rules[index as usize], scratch.found.bits[index as usize], page, scratch) {
@@ -108,6 +109,8 @@ pub(super) fn inspect(
     verdict.text_hash = scratch.text_hash;
     if is_thin(&verdict) {
         read_thin(table, page, (charset, body), scratch, &mut verdict);
+    } else if is_bare(&verdict, page) {
+        read_bare(page, (charset, body), scratch, &mut verdict);
     }
     for &index in &scratch.found.touched {
         let rule = &table.rules[index as usize];
@@ -335,7 +338,7 @@ fn read_thin(
     }
     // A page with a form to fill in does not redirect its visitor.
     let stays = scratch.facts.inputs > 0 || !(200..300).contains(&page.status);
-    let redirect = read_redirect(charset, body, scratch).filter(|_| !stays);
+    let redirect = read_redirect(page, (charset, body), scratch).filter(|_| !stays);
     if let Some(target) = redirect {
         // A client without scripts does not keep the cookie, so it would get this page again.
         if sets_cookie(&scratch.lower) && redirect::leads_back(&target, page.final_url.or(page.url)) {
@@ -369,6 +372,23 @@ fn read_thin(
         found.any(|id| id != CUE_WORDS) || verdict.block_cues && table.vocabulary.may_refuse(scratch.all_meanings);
     verdict.is_empty = is_doubted || !short_text::is_content(scratch);
     verdict.block_cues &= verdict.is_empty;
+}
+
+/// Returns whether an unblocked page is next to nothing, and not HTML.
+fn is_bare(verdict: &Verdict, page: &Page<'_>) -> bool {
+    let text = page.body.trim_ascii();
+    let is_text = || media_type(page.headers).is_some_and(|kind| kind.eq_ignore_ascii_case("text/plain"));
+    !(verdict.is_html || verdict.is_blocked || verdict.is_queued)
+        && (text.is_empty() || text.len() < CONTENT_CHARS as usize && is_text())
+}
+
+/// Reads the redirect of a page that is not HTML: only the header names one.
+fn read_bare(page: &Page<'_>, body: (Charset, &[u8]), scratch: &Scratch, verdict: &mut Verdict) {
+    if scratch.facts.to_challenge || !(200..300).contains(&page.status) {
+        return;
+    }
+    verdict.redirect = read_redirect(page, body, scratch);
+    verdict.is_empty |= verdict.redirect.is_some();
 }
 
 /// The shipped rule whose words errors and apologies contain, too.

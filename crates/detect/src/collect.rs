@@ -5,6 +5,7 @@
 //!
 //! Must not know: what follows from the evidence.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -12,17 +13,18 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::cues::FRAMED_TEXT;
 use crate::html::charset::Charset;
 use crate::html::page_facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
+use crate::html::redirect::{self, Bases, Refresh};
+use crate::html::text;
 use crate::html::tokenizer::Finders;
 use crate::html::visibility::PagePart;
-use crate::html::{redirect, text};
 use crate::options::ReadContext;
-use crate::rules::compiled::{Rule, RuleTable, fold_title};
-use crate::rules::scan::{PatternHit, PatternScan};
+use crate::rules::compiled::{PatternPart, Rule, RuleTable, fold_title};
+use crate::rules::scan::{HitBuffer, PatternHit, PatternScan};
 use crate::rules::strength::Grade;
 use crate::rules::word_scan::WordHit;
 use crate::scratch::{CollectedEvidence, MatchPosition, Scratch};
 use crate::verdict::CONTENT_CHARS;
-use fetchwise_types::response::Page;
+use fetchwise_types::response::{Header, Page};
 
 /// Minimum noscript characters of a page without visible text that counts as content (Discourse, Flarum).
 pub(super) const NOSCRIPT_CONTENT_CHARS: u32 = 400;
@@ -414,26 +416,48 @@ fn read_refresh(table: &RuleTable, scratch: &mut Scratch) {
     for range in [facts.refresh.clone(), facts.sent_to.clone()].into_iter().flatten() {
         let start = range.start as u32;
         let target = &lower[range];
-        // A bare delay has no target.
-        if memchr::memchr2(b'/', b'?', target).is_none() {
-            continue;
-        }
-        table.refreshes.each(target, &table.patterns, buffer, |hit| {
-            let at = hit.start as usize;
-            if target[at] == b'/' && begins_host(&target[..at]) {
-                return true;
-            }
-            let part = table.parts[hit.pattern as usize];
-            facts.to_challenge |= table.rules[part.rule as usize].grade.concerns_blocks();
-            found.add(
-                part.rule,
-                part.bit,
-                PagePart::Inert,
-                MatchPosition::Body(start + hit.start, start + target.len() as u32),
-            );
-            true
+        facts.to_challenge |= each_refresh(table, target, buffer, |part, at| {
+            let position = MatchPosition::Body(start + at, start + target.len() as u32);
+            found.add(part.rule, part.bit, PagePart::Inert, position);
         });
     }
+}
+
+/// Compares the target of the header `Refresh` with the rules. Must run after the body was read.
+pub(super) fn read_refresh_header(table: &RuleTable, page: &Page<'_>, scratch: &mut Scratch) {
+    let is_refresh = |header: &Header| header.name.eq_ignore_ascii_case("refresh");
+    let Some(index) = page.headers.iter().position(is_refresh) else { return };
+    let Scratch { facts, found, buffer, .. } = scratch;
+    let target = page.headers[index].value.to_ascii_lowercase();
+    let position = MatchPosition::Header(u32::try_from(index).unwrap_or(u32::MAX));
+    facts.to_challenge |= each_refresh(table, target.as_bytes(), buffer, |part, _| {
+        found.add(part.rule, part.bit, PagePart::Header, position);
+    });
+}
+
+/// Reports each pattern in the target of a refresh, with its offset. Returns whether a rule knows it as a challenge.
+fn each_refresh(
+    table: &RuleTable,
+    target: &[u8],
+    buffer: &mut HitBuffer,
+    mut found: impl FnMut(PatternPart, u32),
+) -> bool {
+    let mut is_challenge = false;
+    // A bare delay has no target.
+    if memchr::memchr2(b'/', b'?', target).is_none() {
+        return false;
+    }
+    table.refreshes.each(target, &table.patterns, buffer, |hit| {
+        let at = hit.start as usize;
+        if target[at] == b'/' && begins_host(&target[..at]) {
+            return true;
+        }
+        let part = table.parts[hit.pattern as usize];
+        is_challenge |= table.rules[part.rule as usize].grade.concerns_blocks();
+        found(part, hit.start);
+        true
+    });
+    is_challenge
 }
 
 /// Returns whether the next slash after `before` is the second one in front of a host (`https://`, or `//` at the
@@ -443,16 +467,39 @@ fn begins_host(before: &[u8]) -> bool {
     matches!(before, [b'/'] | [.., b':' | b'=' | b' ' | b'\'' | b'"', b'/'])
 }
 
-/// Returns the redirect target as written.
-pub(super) fn read_redirect(charset: Charset, body: &[u8], scratch: &Scratch) -> Option<Box<str>> {
+/// Returns the target of the page's redirect.
+pub(super) fn read_redirect(page: &Page<'_>, (charset, body): (Charset, &[u8]), scratch: &Scratch) -> Option<Box<str>> {
     let facts = &scratch.facts;
     let written = |range: &Range<usize>| charset.text(original(charset, body, &scratch.decoded, range.clone()));
-    let by_script = facts.sent_to.as_ref().and_then(|range| redirect::of_literal(&written(range)));
-    // A script runs before a refresh does.
-    by_script.or_else(|| {
-        let refresh = facts.refresh.as_ref().filter(|_| facts.moved)?;
-        redirect::of_refresh(&written(refresh))
-    })
+    let url = page.final_url.or(page.url);
+    // What stands before the base is not relative to it.
+    let base_before = |at: usize| facts.base.as_ref().filter(|base| base.start <= at).map(|base| written(base));
+    // A script runs before a refresh does, and the header comes before the page.
+    if let Some(range) = &facts.sent_to
+        && let Some(literal) = redirect::of_literal(&written(range))
+    {
+        let base = base_before(range.start);
+        let base = base.as_deref().map(redirect::decoded);
+        if let Some(target) = (Bases { page: url, element: base.as_deref() }).resolve(&literal) {
+            return Some(target);
+        }
+    }
+    if let Some(value) = refresh_header(page.headers)
+        && let Some(refresh) = Refresh::parse(&value)
+    {
+        return Bases { page: url, element: None }.resolve(refresh.redirect()?);
+    }
+    let range = facts.refresh.as_ref().filter(|_| facts.moved)?;
+    let (content, base) = (written(range), base_before(range.start));
+    let (content, base) = (redirect::decoded(&content), base.as_deref().map(redirect::decoded));
+    Bases { page: url, element: base.as_deref() }.resolve(Refresh::parse(&content)?.redirect()?)
+}
+
+/// Returns the value of the header `Refresh`. Each byte of one that is not UTF-8 is a character.
+fn refresh_header(headers: &[Header]) -> Option<Cow<'_, str>> {
+    let bytes = headers.iter().find(|header| header.name.eq_ignore_ascii_case("refresh"))?.bytes();
+    let of_bytes = |_| Cow::Owned(bytes.iter().copied().map(char::from).collect());
+    Some(std::str::from_utf8(bytes).map_or_else(of_bytes, Cow::Borrowed))
 }
 
 /// Returns a range of the page before it was converted to lower case.

@@ -150,7 +150,7 @@ impl Detector {
         headers: impl IntoIterator<Item = (N, V)>,
         body: &[u8],
     ) -> FetchResult {
-        let header = |(name, value): (N, V)| Header::new(name.as_ref(), String::from_utf8_lossy(value.as_ref()));
+        let header = |(name, value): (N, V)| Header::from_bytes(name.as_ref(), value.as_ref());
         let headers: Vec<Header> = headers.into_iter().map(header).collect();
         self.judge_page(&Page { status, headers: &headers, body, ..Page::default() })
     }

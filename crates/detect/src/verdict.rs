@@ -130,10 +130,11 @@ pub struct Verdict {
     pub bytes: u32,
     /// Vendors that are present. No evidence of a block.
     pub waf: Vendors,
-    /// Target of a redirect in a 2xx page with next to nothing to read: a `<meta http-equiv=refresh>` with a delay of
-    /// at most 10 seconds, or a script that only sets the location to a literal URL. The target is as written, escapes
-    /// and entities decoded; resolve it against the page's URL. Such a page counts as empty, not as a shell. A refresh
-    /// of a challenge does not count.
+    /// Target of a redirect in a 2xx page with next to nothing to read: a refresh (`<meta http-equiv=refresh>`, or the
+    /// header) with a delay of at most 10 seconds, or a script that only sets the location to a literal URL. Resolve it
+    /// against the page's URL: it is as written, escapes and entities decoded, or a whole URL where the page has a
+    /// `<base>` (a relative one counts if the page's URL is known). Such a page counts as empty, not as a shell. A
+    /// refresh of a challenge does not count.
     pub redirect: Option<Box<str>>,
     /// Hash of the visible text, white space collapsed, of HTML with little text. 0 where there is much text or none.
     /// Two short pages of a host with the same hash have the same text, as block pages do for every URL. Different

@@ -400,6 +400,9 @@ pub struct FetchResult {
     pub unanswered: Vec<Url>,
     /// Whether the host refused the connection. A browser on this machine would be refused as well.
     pub is_refused: bool,
+    /// Whether another kind of client may not have this failure: it knows other certificates, or speaks other versions
+    /// of a protocol. Such a failure does not end the visit.
+    pub is_of_client: bool,
 }
 
 impl From<Outcome> for FetchResult {
@@ -422,6 +425,7 @@ impl From<Outcome> for FetchResult {
             final_url: None,
             unanswered: Vec::new(),
             is_refused: false,
+            is_of_client: false,
         }
     }
 }

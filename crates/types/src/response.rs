@@ -1,6 +1,8 @@
 //! A response as every stage after the fetch sees it: status, headers, body bytes. Borrowed, without the types of an
 //! HTTP library.
 
+use std::borrow::Cow;
+
 /// One response header. Names are compared without regard to case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -8,12 +10,35 @@ pub struct Header {
     pub name: String,
     /// The value, as text; bytes that are not UTF-8 are replaced.
     pub value: String,
+    /// The value as it was received, if it is not UTF-8.
+    received: Option<Box<[u8]>>,
 }
 
 impl Header {
     /// Returns a header from its two parts.
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
-        Self { name: name.into(), value: value.into() }
+        Self { name: name.into(), value: value.into(), received: None }
+    }
+
+    /// Returns a header with a value as it was received.
+    ///
+    /// ```
+    /// use fetchwise_types::response::Header;
+    ///
+    /// let header = Header::from_bytes("Location", b"/caf\xe9");
+    /// assert_eq!((&*header.value, header.bytes()), ("/caf\u{fffd}", &b"/caf\xe9"[..]));
+    /// ```
+    pub fn from_bytes(name: impl Into<String>, value: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(value);
+        let received = matches!(text, Cow::Owned(_)).then(|| value.into());
+        Self { name: name.into(), value: text.into_owned(), received }
+    }
+
+    /// Returns the value as it was received: the bytes of its text, unless some of them are not UTF-8.
+    pub fn bytes(&self) -> &[u8] {
+        // The text may have been exchanged since.
+        let received = self.received.as_deref().filter(|bytes| String::from_utf8_lossy(bytes) == self.value);
+        received.unwrap_or(self.value.as_bytes())
     }
 }
 
@@ -92,6 +117,18 @@ pub struct Page<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_keeps_its_bytes_until_its_text_is_exchanged() {
+        for byte in (0x20..=0xff_u8).chain([b'\t']) {
+            let value = [b'a', byte, b'z'];
+            let header = Header::from_bytes("x", &value);
+            assert_eq!(header.bytes(), value, "{byte:#x}");
+            let exchanged = Header { value: "other".to_owned(), ..header };
+            assert_eq!(exchanged.bytes(), b"other", "{byte:#x}");
+        }
+        assert_eq!(Header::from_bytes("x", "caf\u{e9}".as_bytes()), Header::new("x", "caf\u{e9}"));
+    }
 
     #[test]
     fn the_last_valid_media_type_counts() {

@@ -827,6 +827,42 @@ fn a_refused_connection_is_not_tried_by_a_browser() {
 }
 
 #[test]
+fn an_error_of_tls_that_another_client_may_not_have_goes_to_another_fetcher() {
+    let of_client = || {
+        let mut failed = FetchResult::from(Outcome::Tls);
+        failed.is_of_client = true;
+        failed
+    };
+    let world = World::new();
+    let (asked, end) = world.run("/a", &[of_client(), Outcome::Content.into()]);
+    assert_eq!(
+        (&*asked, end.how),
+        (&["direct_access".to_owned(), "playwright".to_owned()][..], VisitOutcome::Delivered)
+    );
+    let failures: f64 = world.attempts().iter().filter(|attempt| !attempt.success).map(|attempt| attempt.weight).sum();
+    assert_eq!(failures, 0.0, "the plain fetcher is not to blame, on no site");
+    // The browser's own word on the certificate is final.
+    let (asked, end) = World::new().run("/a", &[of_client(), Outcome::Tls.into()]);
+    assert_eq!((asked.len(), end.how), (2, failed(ErrorKind::TlsError)));
+    let (asked, end) = World::new().run("/a", &[Outcome::Tls.into()]);
+    assert_eq!((asked.len(), end.how), (1, failed(ErrorKind::TlsError)), "over, or another host's: so for all clients");
+}
+
+#[test]
+fn a_page_that_a_browser_does_not_wait_for_is_followed_once() {
+    let to = |to: &str| FetchResult::from(Outcome::Redirect { to: to.into() });
+    let world = World::new();
+    let mut visit = world.visit("/a").prefer("playwright").unwrap();
+    let first = fetch(&mut visit);
+    assert_eq!(first.fetcher(), "playwright");
+    visit.report(first, to("/next"));
+    let second = fetch(&mut visit);
+    assert_eq!((second.fetcher(), visit.url().path()), ("playwright", "/next"));
+    visit.report(second, to("/again"));
+    assert!(!matches!(visit.next(), Step::Fetch(fetch) if fetch.redirected_to().is_some()), "it may come each time");
+}
+
+#[test]
 fn a_probe_that_hangs_holds_back_no_other_visit() {
     let world = World::new();
     let (mut a, mut b) = (world.visit("/a"), world.visit("/b"));

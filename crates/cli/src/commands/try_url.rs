@@ -22,6 +22,7 @@ use fetchwise::detect::Detector;
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
 use fetchwise::fetch_result::{FetchResult, Outcome};
 use fetchwise::heuristic::url::{shorten, without_user};
+use fetchwise::pipeline::DetectorJudge;
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::header;
 use fetchwise::rfc3339;
@@ -152,7 +153,9 @@ fn unavailable(spec: &FetcherSpec, why: &str) -> TriedJson {
 /// Makes one request and returns its result.
 async fn one(fetcher: &dyn Fetcher, spec: &FetcherSpec, url: &Url, limits: &Limits, detector: &Detector) -> TriedJson {
     let begun = Instant::now();
-    let fetched = tokio::time::timeout(limits.deadline + GRACE, fetcher.fetch(Request::new(url, limits))).await;
+    let judge = DetectorJudge(detector);
+    let request = Request { judge: Some(&judge), ..Request::new(url, limits) };
+    let fetched = tokio::time::timeout(limits.deadline + GRACE, fetcher.fetch(request)).await;
     let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     let tried = match fetched {
         Ok(Ok(response)) => came(&response, spec, url, detector),

@@ -171,7 +171,7 @@ static KINDS: [u16; Tag::Other as usize + 1] = {
         (
             COUNTED,
             &[
-                Body, Img, Script, Meta, Input, Select, Textarea, Iframe, Frame, Object, Embed, Video, Audio,
+                Base, Body, Img, Script, Meta, Input, Select, Textarea, Iframe, Frame, Object, Embed, Video, Audio,
                 Component, Nav, Article,
             ],
         ),

@@ -10,7 +10,7 @@ use memchr::memmem;
 
 use super::attributes::{self, Attributes};
 use super::charset::Counting;
-use super::redirect;
+use super::redirect::{self, Refresh};
 use super::text::VisibleText;
 use crate::html::element::Tag;
 use crate::html::tokenizer::{Finders, RawText, StartTag, TextShape};
@@ -40,8 +40,10 @@ pub(crate) struct PageFacts {
     pub(crate) complete: bool,
     /// The first title, unless much text precedes it.
     pub(crate) title: Option<Range<usize>>,
-    /// The content of the first `<meta http-equiv=refresh>` with a URL or a delay.
+    /// The content of the first `<meta http-equiv=refresh>` that browsers do not ignore.
     pub(crate) refresh: Option<Range<usize>>,
+    /// The `href` of the first `<base>` that has one.
+    pub(crate) base: Option<Range<usize>>,
     /// The literal, without quotes, in the first script that only sets the location.
     pub(crate) sent_to: Option<Range<usize>>,
     /// A rule knows the refresh or redirect target as a challenge or a waiting room.
@@ -67,8 +69,10 @@ pub(crate) struct PageFacts {
     /// The page has furniture of a site's pages that block pages lack: navigation, an article, a description for social
     /// networks.
     pub(crate) furnished: bool,
-    /// Its first `<meta http-equiv=refresh>` names a URL, and not only for visitors without scripts.
+    /// Its refresh names a URL, and not only for visitors without scripts.
     pub(crate) moved: bool,
+    /// Its refresh is for visitors without scripts.
+    refresh_in_noscript: bool,
     /// Elements in the body with a hyphen in their name: components that a script fills.
     pub(crate) components: u32,
     /// Empty elements with an id.
@@ -153,6 +157,7 @@ impl PageFacts {
         match tag {
             Tag::Img => self.images += 1,
             Tag::Meta => self.meta(text, range),
+            Tag::Base if place == PagePart::Code => self.base_of(text, range),
             Tag::Input => self.input(attrs),
             Tag::Nav | Tag::Article => self.furnished = true,
             Tag::Textarea => {
@@ -205,15 +210,38 @@ impl PageFacts {
             }
         }
         self.furnished |= property.starts_with(b"og:");
-        if equiv == b"refresh" && self.refresh.is_none() {
-            let delay = memchr::memchr2(b';', b',', content).map_or(content.len(), |end| end + 1);
-            self.moved = !content[delay..].trim_ascii().is_empty() && !in_noscript(&text[..range.start]);
-            // The value is a slice of the attributes; an empty one has no offset in them.
-            let start = range.start + (content.as_ptr() as usize).saturating_sub(attrs.as_ptr() as usize);
-            self.refresh =
-                Some(if content.is_empty() { range.start..range.start } else { start..start + content.len() });
+        if equiv == b"refresh" {
+            self.refresh_of(text, range, content);
         } else if name == b"robots" {
             self.noindex |= content.windows(7).any(|w| w == b"noindex");
+        }
+    }
+
+    /// Records a refresh. The first one counts, after those that browsers ignore: in values of another form, and for
+    /// visitors without scripts.
+    fn refresh_of(&mut self, text: &[u8], tag: Range<usize>, content: &[u8]) {
+        if self.refresh.is_some() && !self.refresh_in_noscript {
+            return;
+        }
+        let written = String::from_utf8_lossy(content);
+        let written = redirect::decoded(&written);
+        let Some(refresh) = Refresh::parse(&written) else { return };
+        let in_noscript = in_noscript(&text[..tag.start]);
+        if self.refresh.is_some() && in_noscript {
+            return;
+        }
+        self.moved = refresh.has_target() && !in_noscript;
+        self.refresh_in_noscript = in_noscript;
+        self.refresh = Some(range_in(text, &tag, content));
+    }
+
+    /// Records a base. The first one with an address counts, even if its address is unusable.
+    fn base_of(&mut self, text: &[u8], tag: Range<usize>) {
+        if self.base.is_none()
+            && let Some(href) = attributes::value(&text[tag.clone()], b"href")
+            && !in_noscript(&text[..tag.start])
+        {
+            self.base = Some(range_in(text, &tag, href));
         }
     }
 }
@@ -373,6 +401,15 @@ fn shows(tag: Tag, attrs: &[u8]) -> bool {
     };
     Attributes::new(attrs).any(|(name, _)| matches!(name, b"src" | b"data" | b"srcset" | b"data-src"))
         && !Attributes::new(attrs).any(dot)
+}
+
+/// Returns the range of an attribute's value, which is a slice of its tag. An empty one has no offset in it.
+fn range_in(text: &[u8], tag: &Range<usize>, value: &[u8]) -> Range<usize> {
+    if value.is_empty() {
+        return tag.start..tag.start;
+    }
+    let start = tag.start + (value.as_ptr() as usize).saturating_sub(text[tag.clone()].as_ptr() as usize);
+    start..start + value.len()
 }
 
 /// Returns whether a `<noscript>` is open at the end of `before`.

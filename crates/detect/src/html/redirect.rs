@@ -1,13 +1,17 @@
-//! Redirects in HTML: a `<meta http-equiv=refresh>` with a URL, or a script that only sets the location to a literal
-//! URL.
+//! Redirects in a page: a declarative refresh with a URL (`<meta http-equiv=refresh>` or the header `Refresh`, which
+//! are one thing in HTML), or a script that only sets the location to a literal URL.
 //!
-//! Invariants: a target is as written, with only the escapes of its language decoded; HTTP can fetch it.
+//! Owns: what a declarative refresh is, and which address its target means.
+//!
+//! Invariants: a target is as written, with only the escapes of its language decoded, unless the page names a base:
+//! then it is a whole URL. HTTP can fetch it.
 //!
 //! Must not know: whether the page is trustworthy.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use url::Url;
+use url::{Position, Url};
 
 use super::text;
 
@@ -18,31 +22,98 @@ const MAX_TARGET: usize = 4096;
 /// Maximum length of a script that is read, in bytes: a target and a little text around it.
 const MAX_SCRIPT: usize = MAX_TARGET + 256;
 
-/// Returns the target in the `content` of a refresh, whose entities are not decoded yet. `None` if it has no target, a
-/// longer delay, or a target that HTTP cannot fetch.
-pub(crate) fn of_refresh(content: &str) -> Option<Box<str>> {
-    let mut decoded = String::new();
-    text::decode_entities_into(content, &mut decoded);
-    let content = decoded.trim_ascii_start();
-    let digits = content.bytes().take_while(u8::is_ascii_digit).count();
-    let (delay, rest) = content.split_at(digits);
-    // A fraction of a second needs no digit before it. Content without any number is no refresh.
-    if digits == 0 && !rest.starts_with('.') || delay.parse().map_or(digits > 0, |delay: u64| delay > MAX_DELAY) {
-        return None;
+/// A declarative refresh: the shared steps of HTML for the element and the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refresh<'a> {
+    /// Seconds before it; none for a number that is too large to be one.
+    delay: Option<u64>,
+    /// The target as written; empty for a page that only loads again.
+    target: &'a str,
+}
+
+impl<'a> Refresh<'a> {
+    /// Parses a value. `None` for one that browsers ignore.
+    pub(crate) fn parse(text: &'a str) -> Option<Self> {
+        let text = text.trim_ascii_start();
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (delay, rest) = text.split_at(digits);
+        // A fraction of a second needs no digit before it. A value without any number is no refresh.
+        if digits == 0 && !rest.starts_with('.') {
+            return None;
+        }
+        let delay = if digits == 0 { Some(0) } else { delay.parse().ok() };
+        let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        if rest.is_empty() {
+            return Some(Self { delay, target: "" });
+        }
+        let separated = rest.trim_ascii_start();
+        let target = match separated.strip_prefix([';', ',']) {
+            Some(target) => target.trim_ascii_start(),
+            None if separated.len() < rest.len() => separated,
+            None => return None,
+        };
+        let target = after_url(target).unwrap_or(target);
+        let target = match target.chars().next() {
+            Some(quote @ ('"' | '\'')) => target[1..].split(quote).next().unwrap_or_default(),
+            _ => target,
+        };
+        Some(Self { delay, target: target.trim() })
     }
-    let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let separated = rest.trim_ascii_start();
-    let target = match separated.strip_prefix([';', ',']) {
-        Some(target) => target.trim_ascii_start(),
-        None if separated.len() < rest.len() => separated,
-        None => return None,
+
+    /// Returns whether it names another page, after whatever delay.
+    pub(crate) fn has_target(&self) -> bool {
+        !self.target.is_empty()
+    }
+
+    /// Returns its target, if it is a redirect: a page with a longer delay is for reading.
+    pub(crate) fn redirect(&self) -> Option<&'a str> {
+        (self.has_target() && self.delay.is_some_and(|delay| delay <= MAX_DELAY)).then_some(self.target)
+    }
+}
+
+/// Returns the text of an attribute, its entities decoded.
+pub(crate) fn decoded(written: &str) -> Cow<'_, str> {
+    if !written.contains('&') {
+        return Cow::Borrowed(written);
+    }
+    let mut decoded = String::new();
+    text::decode_entities_into(written, &mut decoded);
+    Cow::Owned(decoded)
+}
+
+/// The addresses that a target in a page may be relative to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bases<'a> {
+    /// The page's URL, if known.
+    pub(crate) page: Option<&'a str>,
+    /// The `href` of the first `<base>` before the target.
+    pub(crate) element: Option<&'a str>,
+}
+
+impl Bases<'_> {
+    /// Returns the target, unless it stays on the page or HTTP cannot fetch it. It is as written if no base counts.
+    pub(crate) fn resolve(self, target: &str) -> Option<Box<str>> {
+        let page = self.page.and_then(|url| Url::parse(url).ok());
+        let Some(base) = self.element.and_then(|href| base_url(href, page.as_ref())) else { return fetchable(target) };
+        if target.len() > MAX_TARGET {
+            return None;
+        }
+        let to = base.join(target.trim()).ok()?;
+        let is_same = |page: &Url| page[..Position::AfterQuery] == to[..Position::AfterQuery];
+        if to.fragment().is_some() && page.as_ref().is_some_and(is_same) {
+            return None;
+        }
+        fetchable(to.as_str())
+    }
+}
+
+/// Returns the base URL that an element names. `None` if it is unusable: then the page's own URL is the base.
+fn base_url(href: &str, page: Option<&Url>) -> Option<Url> {
+    let base = match page {
+        Some(page) => page.join(href.trim()),
+        None => Url::parse(href.trim()),
     };
-    let target = after_url(target).unwrap_or(target);
-    let target = match target.chars().next() {
-        Some(quote @ ('"' | '\'')) => target[1..].split(quote).next().unwrap_or_default(),
-        _ => target,
-    };
-    fetchable(target)
+    base.ok().filter(|base| !matches!(base.scheme(), "data" | "javascript") && !base.cannot_be_a_base())
 }
 
 /// Returns the text after `url=`, if `text` begins with it.
@@ -112,8 +183,8 @@ fn literal_len(inner: &[u8], quote: u8) -> Option<usize> {
     }
 }
 
-/// Returns the target in a literal of a script. `None` if HTTP cannot fetch it.
-pub(crate) fn of_literal(literal: &str) -> Option<Box<str>> {
+/// Returns the target in a literal of a script.
+pub(crate) fn of_literal(literal: &str) -> Option<String> {
     let mut target = String::with_capacity(literal.len());
     let mut rest = literal;
     while let Some((before, escaped)) = rest.split_once('\\') {
@@ -133,7 +204,7 @@ pub(crate) fn of_literal(literal: &str) -> Option<Box<str>> {
         rest = &rest[digits..];
     }
     target.push_str(rest);
-    fetchable(&target)
+    Some(target)
 }
 
 /// Returns the target, unless it stays on the page or HTTP cannot fetch it.
@@ -160,7 +231,12 @@ mod tests {
     use super::*;
 
     fn script(text: &str) -> Option<Box<str>> {
-        literal_in(text.as_bytes()).and_then(|range| of_literal(&text[range]))
+        let literal = literal_in(text.as_bytes()).and_then(|range| of_literal(&text[range]))?;
+        Bases::default().resolve(&literal)
+    }
+
+    fn of_refresh(content: &str) -> Option<Box<str>> {
+        Bases::default().resolve(Refresh::parse(&decoded(content))?.redirect()?)
     }
 
     #[test]
@@ -207,6 +283,45 @@ mod tests {
         ] {
             assert_eq!(of_refresh(content), None, "{content}");
         }
+    }
+
+    #[test]
+    fn a_refresh_without_a_target_is_one_and_a_value_that_browsers_ignore_is_none() {
+        for reloads in ["5", " 0;", ".5", "3, url=", "0;url=''", "99999999999999999999999"] {
+            assert!(Refresh::parse(reloads).is_some_and(|refresh| !refresh.has_target()), "{reloads}");
+        }
+        assert!(Refresh::parse("11;url=/next").is_some_and(|refresh| refresh.has_target()));
+        for ignored in ["", " ", "url=/next", "-1;url=/next", "0url=/next", "0x", "next"] {
+            assert_eq!(Refresh::parse(ignored), None, "{ignored}");
+        }
+    }
+
+    #[test]
+    fn a_target_is_relative_to_the_base_of_the_page() {
+        let page = Some("https://a.example/old/x?y=1");
+        for (element, target, expected) in [
+            ("/docs/new/", "start.html", Some("https://a.example/docs/new/start.html")),
+            ("../docs/", "?p=1", Some("https://a.example/docs/?p=1")),
+            ("https://b.example/d/e", "f", Some("https://b.example/d/f")),
+            ("//b.example/", "/f", Some("https://b.example/f")),
+            ("/docs/", "https://c.example/", Some("https://c.example/")),
+            ("/docs/", "#top", Some("https://a.example/docs/#top")),
+            ("", "z", Some("https://a.example/old/z")),
+            // Unusable ones.
+            ("https://[", "z", Some("z")),
+            ("data:text/html,x", "z", Some("z")),
+            ("javascript:void(0)", "z", Some("z")),
+            // Nowhere else, and nothing for HTTP.
+            ("?y=1", "#top", None),
+            ("ftp://a.example/", "z", None),
+            ("/docs/", "mailto:a@b.example", None),
+        ] {
+            let found = Bases { page, element: Some(element) }.resolve(target);
+            assert_eq!(found.as_deref(), expected, "{element} {target}");
+        }
+        let nowhere = |element| Bases { page: None, element: Some(element) }.resolve("z");
+        assert_eq!(nowhere("https://b.example/d/").as_deref(), Some("https://b.example/d/z"));
+        assert_eq!(nowhere("/d/").as_deref(), Some("z"), "the page's address is not known");
     }
 
     #[test]

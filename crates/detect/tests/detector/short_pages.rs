@@ -101,6 +101,82 @@ fn lookalikes_of_redirects_are_none() {
     }
 }
 
+fn with_headers(headers: &[(&str, &str)], body: &str) -> Verdict {
+    let headers: Vec<Header> = headers.iter().map(|(name, value)| Header::new(*name, *value)).collect();
+    let url = Some("https://a.example/old/x");
+    let page = Page { url, status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
+    Detector::new().inspect(&page, &mut Scratch::default())
+}
+
+#[test]
+fn a_target_is_relative_to_the_first_base_before_it() {
+    let refresh = "<meta http-equiv=refresh content=\"0;url=Start.html\">";
+    let new = Some("https://a.example/docs/New/Start.html");
+    for (head, expected) in [
+        (format!("<base href=\"/docs/New/\">{refresh}"), new),
+        (format!("<base target=_top><BASE HREF='../docs/New/'>{refresh}"), new),
+        (format!("<base href=https://a.example/docs/New/x><base href=/other/>{refresh}"), new),
+        (format!("<base href=\"/docs/New/&#x3f;a=1\">{refresh}"), new),
+        ("<base href=/docs/New/><script>location.replace('Start.html')</script>".to_owned(), new),
+        // Not a base of this target.
+        (format!("{refresh}<base href=/docs/New/>"), Some("Start.html")),
+        (format!("<noscript><base href=/docs/New/></noscript>{refresh}"), Some("Start.html")),
+        (format!("<!-- <base href=/docs/New/> -->{refresh}"), Some("Start.html")),
+        (format!("<template><base href=/docs/New/></template>{refresh}"), Some("Start.html")),
+        (format!("<base href=\"https://[\"><base href=/docs/New/>{refresh}"), Some("Start.html")),
+        (format!("<base href=ftp://a.example/>{refresh}"), None),
+    ] {
+        let page = format!("<html><head>{head}</head><body></body></html>");
+        let verdict = with_headers(&[("Content-Type", "text/html")], &page);
+        assert_eq!(verdict.redirect.as_deref(), expected, "{head}");
+    }
+}
+
+#[test]
+fn the_first_refresh_that_browsers_do_not_ignore_counts() {
+    let meta = |content: &str| format!("<meta http-equiv=refresh content=\"{content}\">");
+    for (head, expected) in [
+        (meta("soon") + &meta("0;url=/b"), Some("/b")),
+        (meta("") + &meta("0;url=/b"), Some("/b")),
+        (format!("<noscript>{}</noscript>{}", meta("0;url=/a"), meta("0;url=/b")), Some("/b")),
+        (meta("0 url=/b"), Some("/b")),
+        (meta("5") + &meta("0;url=/b"), None),
+        (meta("60;url=/a") + &meta("0;url=/b"), None),
+    ] {
+        let page = format!("<html><head>{head}</head><body></body></html>");
+        assert_eq!(target(&page).as_deref(), expected, "{head}");
+    }
+}
+
+#[test]
+fn the_header_refresh_is_read_as_its_element_is() {
+    let html = ("Content-Type", "text/html");
+    let short = "<html><body><p>Moved</p></body></html>";
+    for (headers, body, expected) in [
+        (&[("Refresh", "0; url=/y")][..], "", Some("/y")),
+        (&[html, ("refresh", "0;URL='/y'")], "", Some("/y")),
+        (&[html, ("REFRESH", "3, /y")], short, Some("/y")),
+        (&[("Content-Type", "text/plain"), ("Refresh", "0;url=/y")], "Moved", Some("/y")),
+        (&[("Content-Type", "image/gif"), ("Refresh", "0;url=/y")], "", Some("/y")),
+        // It comes before the element, and it is about the page's own address.
+        (&[html, ("Refresh", "0;url=y")], "<base href=/d/><meta http-equiv=refresh content=0;url=/z>", Some("y")),
+        (&[html, ("Refresh", "5")], "<meta http-equiv=refresh content=0;url=/z>", None),
+        (&[html, ("Refresh", "soon")], "<meta http-equiv=refresh content=0;url=/z>", Some("/z")),
+        (&[html, ("Refresh", "5")], short, None),
+        (&[html, ("Refresh", "300;url=/y")], short, None),
+        (&[html, ("Refresh", "0;url=/y&amp;z")], short, Some("/y&amp;z")),
+        (&[("Content-Type", "image/gif"), ("Refresh", "0;url=/y")], "GIF89a", None),
+    ] {
+        let verdict = with_headers(headers, body);
+        assert_eq!(verdict.redirect.as_deref(), expected, "{headers:?} {body}");
+        assert_eq!(verdict.is_empty && verdict.redirect.is_some(), expected.is_some(), "{headers:?} {body}");
+    }
+    let long = format!("<html><body><p>{}</p></body></html>", "There is much to read here. ".repeat(40));
+    assert_eq!(with_headers(&[html, ("Refresh", "0;url=/y")], &long).redirect, None);
+    let challenge = with_headers(&[html, ("Refresh", "0;url=/.well-known/sgcaptcha/?r=x")], "");
+    assert!(challenge.redirect.is_none(), "{challenge:?}");
+}
+
 #[test]
 fn only_a_page_with_a_success_status_redirects() {
     let page = b"<meta http-equiv=refresh content=\"0;url=/next\"><p>moved";
@@ -351,4 +427,66 @@ fn a_page_with_enough_text_has_no_cues() {
     let page = "<p>Access to the garden is denied to robots, and a captcha stands at its door.</p>".repeat(8);
     let verdict = read(&format!("<html><body><nav></nav>{page}</body></html>"));
     assert!(!verdict.block_cues && verdict.is_content(), "{verdict:?}");
+}
+
+/// The charset of a page by the encoding standard and the prescan of HTML, for pages of parts at random from a fixed seed: a
+/// byte order mark, then the header, then the first element that names one. A target shows which one was read.
+#[test]
+fn a_page_is_read_in_the_charset_that_browsers_read_it_in() {
+    const WORDS: [(&str, &str, &str); 9] = [
+        ("windows-1252", "ISO-8859-1", "Stra\u{df}e"),
+        ("windows-1251", "cp1251", "\u{443}\u{43b}\u{438}\u{446}\u{430}"),
+        ("koi8-r", "KOI8-R", "\u{443}\u{43b}\u{438}\u{446}\u{430}"),
+        ("shift_jis", "x-sjis", "\u{8868}\u{30bd}\u{ff76}"),
+        ("euc-jp", "EUC-JP", "\u{9053}\u{30bd}"),
+        ("euc-kr", "ks_c_5601-1987", "\u{ae38}\u{ac70}\u{b9ac}"),
+        ("gbk", "gb2312", "\u{8857}\u{9053}"),
+        ("big5", "Big5", "\u{8857}\u{9053}\u{529f}"),
+        ("utf-8", "utf8", "\u{8857}\u{df}\u{443}"),
+    ];
+    let detector = Detector::new();
+    let mut state = 0x6665_7463_6877_6973_u64;
+    let mut below = |sides: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % sides
+    };
+    for _ in 0..2000 {
+        let (by_header, by_element, other) = (WORDS[below(9)], WORDS[below(9)], WORDS[below(9)]);
+        let (has_mark, has_header) = (below(4) == 0, below(2) == 0);
+        let label = if below(2) == 0 { by_element.0 } else { by_element.1 };
+        let element = match below(4) {
+            0 => format!("<meta charset={label}>"),
+            1 => format!("<META CharSet = '{label}' />"),
+            2 => format!("<meta http-equiv=Content-Type content=\"text/html; charset={label}\">"),
+            _ => format!("<meta content='text/html;charset = {label}' http-equiv=content-type>"),
+        };
+        let before = match below(4) {
+            0 => format!("<!-- <meta charset={}> -->", other.0),
+            1 => format!("<title data-x='<meta charset={}>'></title>", other.0),
+            2 => "<meta charset=no-such-charset><meta name=viewport content=width>".to_owned(),
+            _ => String::new(),
+        };
+        let (charset, word) = match (has_mark, has_header) {
+            (true, _) => ("utf-8", by_header.2),
+            (false, true) => (by_header.0, by_header.2),
+            (false, false) => (by_element.0, by_element.2),
+        };
+        let page = format!(
+            "<html><head>{before}{element}<meta charset={}><meta http-equiv=refresh content='0;url=/{word}'></head></html>",
+            other.0
+        );
+        let encoding = encoding_rs::Encoding::for_label(charset.as_bytes()).unwrap();
+        let (bytes, _, is_lossy) = encoding.encode(&page);
+        assert!(!is_lossy, "{charset} has no {word}");
+        let body = if has_mark { [b"\xef\xbb\xbf", &bytes[..]].concat() } else { bytes.into_owned() };
+        let kind = match (has_header, below(2)) {
+            (false, _) => "text/html".to_owned(),
+            (true, 0) => format!("text/html; charset={}", by_header.1),
+            (true, _) => format!("Text/HTML;Charset=\"{}\"", by_header.0),
+        };
+        let headers = [Header::new("Content-Type", &*kind)];
+        let response = Page { status: 200, headers: &headers, body: &body, ..Page::default() };
+        let verdict = detector.inspect(&response, &mut Scratch::default());
+        assert_eq!(verdict.redirect.as_deref(), Some(&*format!("/{word}")), "{kind} {page}");
+    }
 }

@@ -17,9 +17,11 @@ pub mod flaresolverr;
 pub mod host_headers;
 pub mod http;
 pub mod local_faults;
+pub mod page_judge;
 mod process_group;
 pub mod proxy;
 pub mod redirect_gate;
+mod response_head;
 pub mod search_api;
 pub mod signing;
 pub mod upstream;
@@ -39,6 +41,7 @@ use fetchwise_types::provenance::Provenance;
 use fetchwise_types::response::{Header, Page, is_part};
 
 pub use body::Body;
+pub use page_judge::PageJudge;
 pub use redirect_gate::RedirectGate;
 pub use validators::Validators;
 
@@ -86,12 +89,15 @@ pub struct Request<'a> {
     /// Bytes of the decoded body that are enough. The rest is not read, and a response that is longer is not
     /// [`truncated`](Response::truncated). Only [`http`] stops there; with others, [`Limits::max_body`] applies.
     pub read_at_most: Option<u64>,
+    /// Tells a fetcher that renders whether a page has something to read yet. Without it, a page without visible text
+    /// has not.
+    pub judge: Option<&'a dyn PageJudge>,
 }
 
 impl<'a> Request<'a> {
     /// Returns a request that follows redirects everywhere.
     pub fn new(url: &'a Url, limits: &'a Limits) -> Self {
-        Self { url, limits, gate: None, validators: None, read_at_most: None }
+        Self { url, limits, gate: None, validators: None, read_at_most: None, judge: None }
     }
 }
 
@@ -213,6 +219,8 @@ pub struct FetchError {
     pub unanswered: Box<[Url]>,
     /// The host refused the connection: no fetcher that connects to it from here can do better.
     pub refused: bool,
+    /// Another kind of client may not have this failure: this one misses a certificate, or a version of TLS.
+    pub of_client: bool,
 }
 
 /// A limit of a request that its response exceeded, with the value of the limit.
@@ -267,6 +275,7 @@ impl FetchError {
             final_url: None,
             unanswered: Box::default(),
             refused: false,
+            of_client: false,
         }
     }
 

@@ -13,10 +13,13 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt;
+use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -27,7 +30,7 @@ use http::header::{
     TRANSFER_ENCODING, UPGRADE,
 };
 use http::uri::Authority;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
@@ -38,9 +41,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tower_service::Service;
 
 use super::dial::{Dialer, without_brackets};
 use super::http::{Connector, MAX_HEAD, request_failure};
+use super::response_head::{Heads, ReadableHeads};
 use crate::fetch::address_guard::AddressGuard;
 use crate::fetch::local_faults;
 use fetchwise_types::attempt::error_kind::ErrorKind;
@@ -143,7 +148,9 @@ impl FilteringProxy {
                 .http1_max_buf_size(MAX_HEAD)
                 .http1_preserve_header_case(true)
                 .http1_ignore_invalid_headers_in_responses(true)
-                .build(Connector::new(dialer.clone())),
+                .http1_allow_spaces_after_header_name_in_responses(true)
+                .http1_allow_obsolete_multiline_headers_in_responses(true)
+                .build(ReadableConnector(Connector::new(dialer.clone()))),
             dialer,
             failures: Arc::clone(&failures),
             secrets: Arc::clone(&secrets),
@@ -209,9 +216,28 @@ impl fmt::Debug for FilteringProxy {
 
 type ProxyResponse = Response<BoxBody<Bytes, hyper::Error>>;
 
+/// A connector for one request per connection, whose response the client reads as browsers do.
+#[derive(Clone, Debug)]
+struct ReadableConnector(Connector);
+
+impl Service<Uri> for ReadableConnector {
+    type Response = TokioIo<ReadableHeads<TokioIo<<Connector as Service<Uri>>::Response>>>;
+    type Error = <Connector as Service<Uri>>::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connecting = self.0.call(uri);
+        Box::pin(async move { Ok(TokioIo::new(ReadableHeads::new(TokioIo::new(connecting.await?), Heads::One))) })
+    }
+}
+
 struct Relay {
     dialer: Dialer,
-    client: Client<Connector, Incoming>,
+    client: Client<ReadableConnector, Incoming>,
     failures: Arc<Failures>,
     secrets: Arc<Secrets>,
     local_faults: Arc<AtomicU64>,

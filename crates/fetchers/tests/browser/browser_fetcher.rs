@@ -409,6 +409,57 @@ async fn a_page_that_opens_loads_or_asks_for_something_is_read_as_it_is() {
     .await;
 }
 
+/// A navigation that becomes a download does not replace the document, and neither does one without content.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_starts_a_download_stays_the_page() {
+    const WAYS: [(&str, &str); 8] = [
+        ("/location", "setTimeout(() => location = '/setup.zip', 20)"),
+        ("/click", "setTimeout(() => { const a = document.createElement('a'); a.href = '/setup.zip'; a.click() }, 20)"),
+        ("/download", "{ const a = document.createElement('a'); a.href = '/setup.zip'; a.download = 'x'; a.click() }"),
+        ("/attachment", "setTimeout(() => location = '/page.html', 20)"),
+        ("/frame", "{ const f = document.createElement('iframe'); f.src = '/setup.zip'; document.body.append(f) }"),
+        (
+            "/blob",
+            "setTimeout(() => location = URL.createObjectURL(new Blob(['PK'], { type: 'application/zip' })), 20)",
+        ),
+        ("/nothing", "setTimeout(() => location = '/no-content', 20)"),
+        ("/large", "setTimeout(() => location = '/large.zip', 20)"),
+    ];
+    let thanks = format!("<h1>Thanks</h1><p>{}</p>", "Your download begins. ".repeat(20));
+    let site = Site::new(move |path| match path.as_str() {
+        "/setup.zip" => reply(200, &[("content-type", "application/zip")], vec![b'P'; 4000]),
+        "/large.zip" => reply(200, &[("content-type", "application/octet-stream")], vec![b'P'; 200_000]),
+        "/page.html" => {
+            let headers = [("content-type", "text/html"), ("content-disposition", "attachment; filename=a.html")];
+            reply(200, &headers, "<p>not this</p>")
+        }
+        "/no-content" => reply(204, &[], ""),
+        "/moved" => reply(302, &[("location", "/setup.zip")], ""),
+        "/refresh" => html(format!("<meta http-equiv=refresh content='0;url=/setup.zip'>{thanks}")),
+        path => match WAYS.iter().find(|(way, _)| *way == path) {
+            Some((_, script)) => html(format!("{thanks}<script>{script}</script>")),
+            None => reply(404, &[], ""),
+        },
+    })
+    .await;
+    let Some(browser) = browser() else { return };
+    bounded(&browser, async {
+        let limits = Limits { max_body: 100_000, ..seconds(60) };
+        for path in WAYS.iter().map(|(path, _)| *path).chain(["/refresh"]) {
+            let response = get(&browser, &site.url(path), &limits).await.unwrap_or_else(|why| panic!("{path}: {why}"));
+            assert_eq!((response.status, response.final_url.path()), (200, path));
+            assert!(text(&response).contains("<h1>Thanks</h1>"), "{path}: {}", text(&response));
+        }
+        // What is a file from the first on is delivered.
+        for path in ["/setup.zip", "/moved"] {
+            let response = get(&browser, &site.url(path), &limits).await.unwrap();
+            assert_eq!((response.final_url.path(), response.body.len()), ("/setup.zip", 4000), "{path}");
+        }
+        assert_eq!(text(&get(&browser, &site.url("/page.html"), &limits).await.unwrap()), "<p>not this</p>");
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_end_a_fetch_with_their_own_error() {
     let endless = || {

@@ -1,16 +1,23 @@
 //! When a page counts as settled, and a renderer that gets no processor time, with the real Chromium.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::detect::Detector;
 use fetchwise::fetch::address_guard::AddressGuard;
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
 use fetchwise::fetch::dial::Dialer;
-use fetchwise::pipeline::{Link, Pipeline};
+use fetchwise::fetch::{Fetcher, PageJudge, Request};
+use fetchwise::pipeline::{DetectorJudge, Link, Pipeline};
 use fetchwise::registry::FetcherSpec;
+use fetchwise::response::Page;
 use fetchwise::selector::{SelectContext, Selector, VisitSettings};
 use fetchwise_testsite::poll::until;
+use futures_util::StreamExt as _;
+use tokio::net::TcpListener;
 
 use crate::browser_fetcher::{Site, bounded, browser, browser_with, descendants, get, html, reply, seconds, text};
 use crate::chromium;
@@ -149,6 +156,157 @@ async fn a_renderer_without_processor_time_is_no_failure_of_its_fetcher() {
         let known = selector.explain(&site.url("/"), &context).unwrap();
         let known = known.candidates.iter().find(|candidate| candidate.fetcher == "playwright").unwrap();
         assert!(known.domain_attempts > 0.9 && known.domain_attempts < 1.1, "{known:?}");
+    })
+    .await;
+}
+
+/// Much text, and a script that shows it.
+fn filling(when: &str) -> String {
+    format!(
+        "<!DOCTYPE html><title>App</title><div id=root></div><script>const fill = (text) => root.innerHTML = \
+         '<main><h1>Rendered</h1><p>' + (text ?? 'There is a page of words to read here, and more of them. '.repeat(20)) \
+         + '</p></main>';{when}</script>"
+    )
+}
+
+/// Serves one WebSocket per connection, which sends `text` when `ready` says so.
+async fn socket_server(text: &'static str, ready: impl Fn() -> bool + Clone + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let ready = ready.clone();
+            tokio::spawn(async move {
+                let mut socket = async_tungstenite::tokio::accept_async(stream).await.unwrap();
+                until("the page did not load", ready).await;
+                // Longer than the wait for a quiet network.
+                tokio::time::sleep(Duration::from_millis(2_000)).await;
+                for piece in text.split('|') {
+                    socket.send(piece.to_owned().into()).await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+                while let Some(Ok(_)) = socket.next().await {}
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_with_nothing_to_read_yet_is_waited_for() {
+    let asked = Arc::new(AtomicBool::new(false));
+    let loaded = Arc::clone(&asked);
+    let words = "first words of the page |and more of them, as they come |and the last ones";
+    let socket = socket_server(words, move || loaded.load(Ordering::SeqCst)).await;
+    let site = Site::new(move |path| match path.as_str() {
+        "/timer" => html(filling("setTimeout(() => fill(), 1500)")),
+        "/chain" => html(filling(
+            "let n = 0; const step = () => ++n < 12 ? setTimeout(step, 150) : fill(); addEventListener('load', step)",
+        )),
+        "/events" => html(filling("new EventSource('/slow/1500').onmessage = (event) => fill(event.data.repeat(20))")),
+        "/slow/1500" => reply(200, &[("content-type", "text/event-stream")], "data: Words of a stream. \n\n"),
+        "/socket" => {
+            asked.store(true, Ordering::SeqCst);
+            html(filling(&format!(
+                "let all = ''; new WebSocket('ws://{socket}/').onmessage = (event) => fill(all += event.data)"
+            )))
+        }
+        "/handler" => html(
+            "<title>App</title><body onload=\"setTimeout(() => document.body.innerHTML = \
+            '<p>' + 'Words of the handler. '.repeat(20), 1500)\">",
+        ),
+        _ => reply(404, &[], ""),
+    })
+    .await;
+    let Some(browser) = browser() else { return };
+    let detector = Detector::new();
+    let judge = DetectorJudge(&detector);
+    bounded(&browser, async {
+        for judge in [None, Some(&judge as &dyn PageJudge)] {
+            for (path, expected) in [
+                ("/timer", "There is a page of words"),
+                ("/chain", "There is a page of words"),
+                ("/events", "Words of a stream."),
+                ("/socket", "and the last ones"),
+                ("/handler", "Words of the handler."),
+            ] {
+                let (url, limits) = (site.url(path), seconds(60));
+                let request = Request { judge, ..Request::new(&url, &limits) };
+                let page = text(&browser.fetch(request).await.unwrap());
+                assert!(page.contains(expected), "{path} {judge:?}: {page}");
+            }
+        }
+    })
+    .await;
+}
+
+#[derive(Debug)]
+struct NeverFinished;
+
+impl PageJudge for NeverFinished {
+    fn is_unfinished(&self, _: &Page<'_>) -> bool {
+        true
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_wait_for_a_page_ends_at_its_limit_or_when_nothing_runs() {
+    let site = Site::new(|path| match path.as_str() {
+        "/still" => html("<title>Nothing</title><body><p></p></body>"),
+        "/shell" => html("<title>App</title><div id=root></div><script>let app;</script>"),
+        "/busy" => html(
+            "<title>App</title><div id=root></div><script>setInterval(() => root.append('.'.repeat(40)), 50)</script>",
+        ),
+        _ => reply(404, &[], ""),
+    })
+    .await;
+    let options = BrowserOptions { max_settle: Duration::from_secs(3), ..BrowserOptions::default() };
+    let Some(browser) = browser_with(options) else { return };
+    bounded(&browser, async {
+        let (limits, judge) = (seconds(60), NeverFinished);
+        for (path, waits) in [("/still", false), ("/shell", true), ("/busy", true)] {
+            let url = site.url(path);
+            let request = Request { judge: Some(&judge), ..Request::new(&url, &limits) };
+            let response = browser.fetch(request).await.unwrap();
+            assert_eq!(response.status, 200, "{path}");
+            assert!(!waits || response.duration >= Duration::from_secs(3), "{path}: {:?}", response.duration);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refresh_is_followed_where_its_page_has_nothing_to_read() {
+    let words = format!("<title>There</title><p>{}</p>", "Words to read, line by line. ".repeat(20));
+    let stays = format!("<meta http-equiv=refresh content='3;url=/there'>{words}<p>stays</p>");
+    let site = Site::new(move |path| match path.as_str() {
+        "/element" => html("<meta http-equiv=refresh content='1;url=/there'>"),
+        "/header" => reply(200, &[("content-type", "text/html"), ("refresh", "1; url=/there")], ""),
+        "/header/of/text" => {
+            reply(200, &[("content-type", "text/html"), ("refresh", "2; url=../../there")], "<p>Moved")
+        }
+        "/base" => html("<base href=/x/y/><meta http-equiv=refresh content='1;url=../../there'><p>Moved"),
+        "/twice" => html("<meta http-equiv=refresh content='1;url=/element'>"),
+        "/there" => html(words.clone()),
+        "/stays" => html(stays.clone()),
+        _ => reply(404, &[], ""),
+    })
+    .await;
+    let Some(browser) = browser() else { return };
+    let detector = Detector::new();
+    let judge = DetectorJudge(&detector);
+    bounded(&browser, async {
+        for path in ["/element", "/header", "/header/of/text", "/base", "/twice"] {
+            let (url, limits) = (site.url(path), seconds(60));
+            let request = Request { judge: Some(&judge), ..Request::new(&url, &limits) };
+            let response = browser.fetch(request).await.unwrap();
+            assert_eq!(response.final_url.path(), "/there", "{path}: {}", text(&response));
+            assert!(text(&response).contains("Words to read"), "{path}");
+        }
+        let (url, limits) = (site.url("/stays"), seconds(60));
+        let request = Request { judge: Some(&judge), ..Request::new(&url, &limits) };
+        let response = browser.fetch(request).await.unwrap();
+        assert!(text(&response).contains("<p>stays</p>"), "a page to read is not left: {}", text(&response));
     })
     .await;
 }

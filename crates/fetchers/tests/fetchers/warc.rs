@@ -389,3 +389,19 @@ fn another_archive_of_the_same_name_is_indexed_from_its_start() {
         assert_eq!((update(), fs::read_to_string(&index).unwrap().lines().count()), (3, 4), "{name}");
     }
 }
+
+#[test]
+fn the_headers_of_a_page_keep_their_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("crawl.warc");
+    let value: Vec<u8> = (0x20..=0x7e_u8).chain(0x80..=0xff).chain([b'\t', b'z']).collect();
+    let url: Url = "http://e.org/x".parse().unwrap();
+    let headers = vec![Header::new("content-type", "text/plain"), Header::from_bytes("location", &value)];
+    let response = Response::new(200, headers, Body::in_memory(b"page".to_vec()), url.clone());
+    let page = Delivered::new(&url, &response, "direct_access", Timestamp::from_millis(0));
+    let archive = open(&path).unwrap();
+    archive.put(&page).unwrap();
+    let line = [b"\r\nlocation: ", &value[..], b"\r\n"].concat();
+    let bytes = fs::read(&path).unwrap();
+    assert!(memchr::memmem::find(&bytes, &line).is_some(), "{}", bytes.escape_ascii());
+}

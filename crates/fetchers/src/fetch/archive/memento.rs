@@ -99,7 +99,7 @@ pub(super) fn captured_headers(headers: &[Header]) -> Vec<Header> {
         .filter_map(|header| {
             let name = header.name.to_ascii_lowercase();
             let name = name.strip_prefix(prefix)?;
-            (!GONE.contains(&name)).then(|| Header::new(name, &*header.value))
+            (!GONE.contains(&name)).then(|| Header::from_bytes(name, header.bytes()))
         })
         .collect();
     for name in KEPT {

@@ -71,7 +71,10 @@ enum BrowserSource {
 ///
 /// * Chromium starts at the first fetch, and again after it died; the fetch during which it died ends as
 ///   `network_error`.
-/// * A response other than HTML (PDF, JSON, an image, an attachment) is returned as the bytes that the server sent.
+/// * A response other than HTML (PDF, JSON, an image, an attachment) is returned as the bytes that the server sent. A page
+///   that starts a download stays the page.
+/// * A page with nothing to read yet is waited for while something in it can run, for up to
+///   [`BrowserOptions::max_settle`]: [`Request::judge`] says which pages these are.
 /// * HTML is returned as the document's text after its scripts ran, in UTF-8. `Content-Type` is changed to UTF-8 if the
 ///   server declared another encoding, and a byte order mark overrides a conflicting `<meta charset>`.
 /// * Open shadow roots are in that text as `<template shadowrootmode="open">`; the content of frames is not.
@@ -278,7 +281,7 @@ impl BrowserFetcher {
                 let load = PageLoad::new(frame, mark, request.limits.clone(), timeouts, Instant::now())
                     .signing(options.signing.as_ref().map(|signing| signing.scope))
                     .host_headers(options.host_headers.clone());
-                tab.load(slot.insert(load), request.url.as_str(), request.limits).await
+                tab.load(slot.insert(load), request).await
             }
             Err(failure) => Err(failure),
         };

@@ -15,7 +15,8 @@ pub struct BrowserOptions {
     pub tabs: usize,
     /// A page is done when no request was in flight for this long after its load event.
     pub quiet: Duration,
-    /// A page whose network is never quiet (it polls) is read as it is this long after its load event.
+    /// A page whose network is never quiet (it polls), or that has nothing to read yet, is read as it is this long after
+    /// its load event.
     pub max_settle: Duration,
     /// Share of the deadline, in percent, after which a page without a load event is read as it is.
     pub give_in_percent: u32,

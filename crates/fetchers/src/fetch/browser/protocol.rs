@@ -62,6 +62,7 @@ commands! {
         auth_challenge_response: AuthChallengeResponse,
     } -> IgnoredAny;
     "Fetch.enable" EnableFetch { patterns: Vec<RequestPattern>, handle_auth_requests: bool } -> IgnoredAny;
+    "Fetch.failRequest" FailRequest { request_id: String, error_reason: &'static str } -> IgnoredAny;
     "Fetch.takeResponseBodyAsStream" TakeResponseBodyAsStream { request_id: String } -> BodyStream;
     "IO.read" ReadStream { handle: String, size: u64 } -> StreamChunk;
     "Inspector.enable" EnableInspector {} -> IgnoredAny;

@@ -5,7 +5,7 @@
 //!
 //! Must not know: the connection to the browser.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Looks at what the page shows, once its main thread has come around.
 pub(super) const LOOK: &str = include_str!("settle.js");
@@ -30,6 +30,8 @@ pub(super) struct Look {
     elements: u64,
     text: u64,
     took: Duration,
+    visible: u64,
+    runs: bool,
 }
 
 impl Look {
@@ -37,11 +39,57 @@ impl Look {
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split(' ').map(|number| number.parse::<u64>().ok());
         let (elements, text, ms) = (numbers.next()??, numbers.next()??, numbers.next()??);
-        Some(Self { elements, text, took: Duration::from_millis(ms) })
+        let (visible, runs) = (numbers.next()??, numbers.next()?? != 0);
+        Some(Self { elements, text, took: Duration::from_millis(ms), visible, runs })
+    }
+
+    /// Returns whether the page has visible text.
+    pub(super) fn has_text(&self) -> bool {
+        self.visible > 0
+    }
+
+    /// Returns whether something in the page may change it: a script, a refresh, a frame.
+    pub(super) fn may_change(&self) -> bool {
+        self.runs
+    }
+
+    /// Returns whether the page showed the same before.
+    pub(super) fn shows_same(&self, before: &Self) -> bool {
+        before.elements == self.elements && before.text.abs_diff(self.text) <= MAX_TICK
+    }
+}
+
+/// The wait for a page that has nothing to read yet: until it shows something else, and goes on to show that.
+#[derive(Debug)]
+pub(super) struct ChangeCheck {
+    last: Look,
+    /// Time since which it shows the same, once it has changed.
+    changed: Option<Instant>,
+}
+
+impl ChangeCheck {
+    /// Starts with what the page shows.
+    pub(super) fn new(last: Look) -> Self {
+        Self { last, changed: None }
+    }
+
+    /// Records a look, and returns whether the page has changed and has shown the same for `quiet` since.
+    pub(super) fn has_changed(&mut self, look: Look, quiet: Duration, now: Instant) -> bool {
+        let is_same = look.shows_same(&self.last);
+        self.last = look;
+        if !is_same {
+            self.changed = Some(now);
+        }
+        is_same && self.changed.is_some_and(|at| now.saturating_duration_since(at) >= quiet)
     }
 }
 
 impl SettleCheck {
+    /// Returns the last look.
+    pub(super) fn last(&self) -> Option<Look> {
+        self.last
+    }
+
     /// Records a look, and returns whether the page has settled.
     pub(super) fn has_settled(&mut self, look: Look) -> bool {
         self.looks += 1;
@@ -49,8 +97,7 @@ impl SettleCheck {
         if self.looks >= MAX_LOOKS {
             return true;
         }
-        let is_same =
-            before.is_none_or(|before| before.elements == look.elements && before.text.abs_diff(look.text) <= MAX_TICK);
+        let is_same = before.is_none_or(|before| look.shows_same(&before));
         // The first look has nothing to compare with. If the main thread was free, nothing waits to run.
         is_same && look.took <= BUSY_LOOK
     }
@@ -61,7 +108,27 @@ mod tests {
     use super::*;
 
     fn look(text: &str) -> Look {
-        Look::parse(text).unwrap()
+        Look::parse(&format!("{text} 9 1")).unwrap()
+    }
+
+    #[test]
+    fn a_change_counts_once_the_page_goes_on_to_show_it() {
+        let (start, quiet) = (Instant::now(), Duration::from_millis(500));
+        let mut check = ChangeCheck::new(look("4 10 101"));
+        let mut at = |ms, shown| check.has_changed(look(shown), quiet, start + Duration::from_millis(ms));
+        assert!(!at(900, "4 12 101"), "a clock ticks");
+        assert!(!at(1_000, "5 400 101"));
+        assert!(!at(1_400, "5 900 101"), "it grows");
+        assert!(!at(1_800, "5 900 101"));
+        assert!(at(1_900, "5 901 101"));
+    }
+
+    #[test]
+    fn a_look_tells_what_is_visible_and_what_may_change() {
+        let of = |text| Look::parse(text).unwrap();
+        assert!(of("4 10 101 3 0").has_text() && !of("4 10 101 0 1").has_text());
+        assert!(of("4 10 101 3 1").may_change() && !of("4 10 101 0 0").may_change());
+        assert_eq!(Look::parse("4 10 101"), None);
     }
 
     #[test]

@@ -19,20 +19,20 @@ use super::options::{BrowserSigning, SignatureScope};
 use super::protocol::{
     AddScriptToEvaluateOnNewDocument, AttachToTarget, AuthChallengeResponse, BlockPattern, Command, ContinueRequest,
     ContinueWithAuth, CreateBrowserContext, CreateIsolatedWorld, CreateTarget, DisposeBrowserContext, EnableFetch,
-    EnableInspector, EnableNetwork, EnablePage, Evaluate, GetProcessInfo, HandleJavaScriptDialog, HeaderEntry,
-    Navigate, ReadStream, RequestPattern, SetBlockedUrls, SetBypassServiceWorker, SetDownloadBehavior,
+    EnableInspector, EnableNetwork, EnablePage, Evaluate, FailRequest, GetProcessInfo, HandleJavaScriptDialog,
+    HeaderEntry, Navigate, ReadStream, RequestPattern, SetBlockedUrls, SetBypassServiceWorker, SetDownloadBehavior,
     SetUserAgentOverride, TakeResponseBodyAsStream, TerminateExecution,
 };
 use crate::fetch::body::{Body, BodyCollector, BodyError};
 use crate::fetch::browser::page_load::{Action, Document, Failure, LoadState, OutgoingRequest, PageLoad};
-use crate::fetch::browser::settle::{self, Look, SettleCheck};
+use crate::fetch::browser::settle::{self, ChangeCheck, Look, SettleCheck};
 use crate::fetch::browser::starvation::ProcessorTimes;
 use crate::fetch::host_headers::HostHeaders;
 use crate::fetch::proxy::FilteringProxy;
 use crate::fetch::signing::{RequestSigner, SIGNATURE};
-use crate::fetch::{LimitMet, Limits};
+use crate::fetch::{LimitMet, Limits, Request};
 use fetchwise_types::attempt::error_kind::ErrorKind;
-use fetchwise_types::response::Header;
+use fetchwise_types::response::{Header, Page, header};
 
 /// Serializes the document's text and returns its length.
 const SERIALIZE: &str = include_str!("dom.js");
@@ -48,6 +48,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_millis(400);
 const SERIALIZE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of repeated reads when the document changes during a read.
 const MAX_READS: u32 = 4;
+/// Interval of the looks at a page that has nothing to read yet.
+const LOOK_EVERY: Duration = Duration::from_millis(150);
 
 /// Settings of a tab besides loading a page.
 #[derive(Clone, Debug, Default)]
@@ -186,40 +188,22 @@ impl Tab {
     }
 
     /// Navigates and waits until the page is done, or is read as it is. Never returns if the server does not respond.
-    pub(super) async fn load(
-        &mut self,
-        load: &mut PageLoad,
-        url: &str,
-        limits: &Limits,
-    ) -> Result<LoadedPage, Failure> {
+    pub(super) async fn load(&mut self, load: &mut PageLoad, request: Request<'_>) -> Result<LoadedPage, Failure> {
         let cdp = self.cdp.clone();
         let session = self.session.clone();
+        let (url, limits) = (request.url.as_str(), request.limits);
         let navigate = Navigate { url: url.to_owned() };
         let mut navigation = Box::pin(async move { cdp.call(Some(&session), navigate).await });
         let mut navigating = true;
-        let mut reads = 0;
-        let (mut is_settled, mut settling) = (false, SettleCheck::default());
+        let mut reading = Reading::default();
         loop {
             let wake = match load.state(Instant::now()) {
                 LoadState::Failed(failure) => return Err(failure),
                 LoadState::Raw(request) => return self.read_raw(load, &request, limits).await,
                 LoadState::Bodyless => return loaded(load, Body::in_memory(Vec::new()), None),
-                LoadState::Ready if !is_settled => {
-                    is_settled = self.settle(load, &mut settling).await?;
-                    continue;
-                }
-                LoadState::Ready => match self.read_document(load, limits).await {
-                    // The page moved on to another document: wait for that one.
-                    Err(ReadError::DocumentReplaced) if reads < MAX_READS => {
-                        reads += 1;
-                        (is_settled, settling) = (false, SettleCheck::default());
-                        continue;
-                    }
-                    Err(ReadError::DocumentReplaced) => {
-                        return Err(failure(ErrorKind::Timeout, "the page keeps changing"));
-                    }
-                    Err(ReadError::Failed(failure)) => return Err(failure),
-                    Ok((body, original_encoding)) => return loaded(load, body, original_encoding),
+                LoadState::Ready => match self.read(load, request, &mut reading).await? {
+                    Some(page) => return Ok(page),
+                    None => continue,
                 },
                 LoadState::Wait(until) => until,
                 LoadState::Stuck(until) => {
@@ -243,6 +227,66 @@ impl Tab {
                     None => return Err(browser_ended()),
                 },
                 () = tokio::time::sleep_until(until_instant(wake)) => {}
+            }
+        }
+    }
+
+    /// Takes the next step of reading a page whose network is quiet; none if there is more to wait for.
+    async fn read(
+        &mut self,
+        load: &mut PageLoad,
+        request: Request<'_>,
+        reading: &mut Reading,
+    ) -> Result<Option<LoadedPage>, Failure> {
+        if !reading.is_settled {
+            reading.is_settled = self.settle(load, &mut reading.settling).await?;
+            return Ok(None);
+        }
+        match self.read_document(load, request.limits).await {
+            // The page moved on to another document: wait for that one.
+            Err(ReadError::DocumentReplaced) if reading.replaced < MAX_READS => {
+                *reading = Reading { replaced: reading.replaced + 1, ..Reading::default() };
+                Ok(None)
+            }
+            Err(ReadError::DocumentReplaced) => Err(failure(ErrorKind::Timeout, "the page keeps changing")),
+            Err(ReadError::Failed(failure)) => Err(failure),
+            Ok((body, original_encoding)) => {
+                let has_refresh =
+                    load.document().is_some_and(|document| header(&document.headers, "refresh").is_some());
+                let shown = reading.settling.last().filter(|look| look.may_change() || has_refresh);
+                let has_time = Instant::now() < load.read_at_latest();
+                if let Some(shown) = shown.filter(|shown| has_time && is_unfinished(load, request, &body, shown)) {
+                    self.await_change(load, shown).await?;
+                    *reading = Reading { replaced: reading.replaced, ..Reading::default() };
+                    return Ok(None);
+                }
+                loaded(load, body, original_encoding).map(Some)
+            }
+        }
+    }
+
+    /// Waits until a page with nothing to read shows something else, makes requests, or has no time left. Sockets, streams
+    /// of events and timers are waited for like this: their text shows, and nothing else of them does.
+    async fn await_change(&mut self, load: &mut PageLoad, shown: Look) -> Result<(), Failure> {
+        let mut check = ChangeCheck::new(shown);
+        loop {
+            let next_look = Instant::now() + LOOK_EVERY;
+            while Instant::now() < next_look {
+                if load.state(Instant::now()) != LoadState::Ready || Instant::now() >= load.read_at_latest() {
+                    return Ok(());
+                }
+                match tokio::time::timeout_at(until_instant(next_look), self.events.recv()).await {
+                    Ok(Some(event)) => self.act(load, &event),
+                    Ok(None) => return Err(browser_ended()),
+                    Err(_) => {}
+                }
+            }
+            let until = until_instant(load.read_at_latest());
+            match tokio::time::timeout_at(until, self.look(load)).await {
+                Ok(Ok(Some(look))) if !check.has_changed(look, load.quiet(), Instant::now()) => {}
+                Ok(Err(CallError::Closed)) => return Err(browser_ended()),
+                // It has changed, its document was replaced, or its time is over.
+                _ => return Ok(()),
             }
         }
     }
@@ -311,6 +355,7 @@ impl Tab {
         match action {
             Action::None => {}
             Action::Continue(request_id) => self.send(ContinueRequest { request_id, headers: None }),
+            Action::Cancel(request_id) => self.send(FailRequest { request_id, error_reason: "Aborted" }),
             Action::AddHeaders(request) => {
                 if let Err(why) = self.add_headers(request) {
                     load.cannot_sign(why);
@@ -517,6 +562,28 @@ fn header_map(headers: &[Header]) -> HeaderMap {
         Some((HeaderName::try_from(&*header.name).ok()?, HeaderValue::from_str(&header.value).ok()?))
     });
     headers.collect()
+}
+
+/// How far the reading of a page has come.
+#[derive(Default)]
+struct Reading {
+    is_settled: bool,
+    settling: SettleCheck,
+    /// How often the document was replaced during a read.
+    replaced: u32,
+}
+
+/// Returns whether a page has nothing to read yet.
+fn is_unfinished(load: &PageLoad, request: Request<'_>, body: &Body, shown: &Look) -> bool {
+    let (Some(judge), Some(document)) = (request.judge, load.document()) else { return !shown.has_text() };
+    let Some(status) = document.status else { return false };
+    judge.is_unfinished(&Page {
+        url: Some(request.url.as_str()),
+        final_url: Some(&document.url),
+        status,
+        headers: &document.headers,
+        body: body.head(),
+    })
 }
 
 /// The reason why the document was not read.

@@ -137,7 +137,7 @@ fn read_reply(line: &[u8]) -> Result<Reply, String> {
 
 /// Refuses headers that HTTP could not have carried: an archive or a log would read back something else.
 fn check_headers(headers: &[Header]) -> Result<(), String> {
-    for Header { name, value } in headers {
+    for Header { name, value, .. } in headers {
         if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
             return Err(format!("invalid header name {}", excerpt(name.as_bytes())));
         }

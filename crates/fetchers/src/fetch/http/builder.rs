@@ -56,6 +56,13 @@ const H2_CONNECTION_WINDOW: u32 = 4 << 20;
 /// A client for requests without a body, over TLS or not, on connections of a dialer.
 pub(super) type HttpClient = Client<TrackingConnector<HttpsConnector<Connector>>, Empty<Bytes>>;
 
+/// Versions of HTTP that a client offers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Versions {
+    All,
+    Http1,
+}
+
 /// Settings of a [`HttpFetcher`](super::HttpFetcher).
 pub struct HttpFetcherBuilder {
     pub(super) name: String,
@@ -207,16 +214,16 @@ impl HttpFetcherBuilder {
     }
 
     /// Builds the client, with an empty connection pool.
-    pub(super) fn client(&self) -> Result<HttpClient, BuildError> {
+    pub(super) fn client(&self, versions: Versions) -> Result<HttpClient, BuildError> {
         let mut dialer = Dialer::with_resolver(self.guard.clone(), self.resolver.clone());
         if let Some(upstream) = self.upstream.clone() {
             dialer = dialer.through(upstream);
         }
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls_config(&self.roots)?)
-            .https_or_http()
-            .enable_all_versions()
-            .wrap_connector(Connector::new(dialer));
+        let connector = HttpsConnectorBuilder::new().with_tls_config(tls_config(&self.roots)?).https_or_http();
+        let connector = match versions {
+            Versions::All => connector.enable_all_versions().wrap_connector(Connector::new(dialer)),
+            Versions::Http1 => connector.enable_http1().wrap_connector(Connector::new(dialer)),
+        };
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())

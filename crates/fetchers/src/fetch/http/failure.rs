@@ -32,6 +32,8 @@ pub(super) struct Failure {
     pub(super) refused: bool,
     /// Whether the fetcher cannot sign now.
     pub(super) unsigned: bool,
+    /// Whether another kind of client may not have this failure.
+    pub(super) of_client: bool,
 }
 
 impl Failure {
@@ -44,6 +46,7 @@ impl Failure {
             stopped: false,
             refused: false,
             unsigned: false,
+            of_client: false,
         }
     }
 
@@ -64,11 +67,11 @@ impl Failure {
 
     /// Returns the error of the fetcher.
     pub(super) fn into_error(self, duration: Duration) -> FetchError {
-        let Self { kind, message, local, limit, stopped, refused, unsigned } = self;
+        let Self { kind, message, local, limit, stopped, refused, unsigned, of_client } = self;
         if unsigned {
             return FetchError::unsigned(message, duration);
         }
-        FetchError { local, limit, stopped, refused, ..FetchError::new(kind, message, duration) }
+        FetchError { local, limit, stopped, refused, of_client, ..FetchError::new(kind, message, duration) }
     }
 
     /// Returns the failure of a request without a valid HTTP response.
@@ -81,7 +84,8 @@ impl Failure {
             // rustls reports the start of a plain HTTP response as a corrupt message.
             let is_plain = matches!(tls, rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType));
             let hint = if is_plain { "; the server speaks no TLS on this port, try http://" } else { "" };
-            return Self::new(ErrorKind::TlsError, format!("{tls}{hint}"));
+            let of_client = is_of_client(tls);
+            return Self { of_client, ..Self::new(ErrorKind::TlsError, format!("{tls}{hint}")) };
         }
         let too_large_1 = find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large);
         let kind = if too_large_1 || is_flood(error) { ErrorKind::TooLarge } else { ErrorKind::NetworkError };
@@ -115,6 +119,51 @@ impl From<RedirectError> for Failure {
         };
         Self { limit, ..Self::new(ErrorKind::RedirectLoop, error.to_string()) }
     }
+}
+
+/// Returns whether another kind of client may get past an error of TLS. Browsers know certificates that a server leaves
+/// out, and some versions, ciphers and kinds of key that are missing here. A certificate that is over, revoked or another
+/// host's is so for every client.
+fn is_of_client(error: &rustls::Error) -> bool {
+    use rustls::{AlertDescription as Alert, CertificateError as Certificate, Error as Tls};
+    match error {
+        Tls::InvalidCertificate(why) => matches!(
+            why,
+            Certificate::UnknownIssuer
+                | Certificate::BadEncoding
+                | Certificate::UnhandledCriticalExtension
+                | Certificate::UnsupportedSignatureAlgorithmContext { .. }
+                | Certificate::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }
+                | Certificate::InvalidPurpose
+                | Certificate::InvalidPurposeContext { .. }
+                | Certificate::Other(_)
+        ),
+        Tls::PeerIncompatible(_) | Tls::NoCertificatesPresented => true,
+        Tls::AlertReceived(alert) => matches!(
+            alert,
+            Alert::HandshakeFailure
+                | Alert::ProtocolVersion
+                | Alert::InsufficientSecurity
+                | Alert::IllegalParameter
+                | Alert::DecodeError
+                | Alert::InternalError
+                | Alert::UnrecognisedName
+                | Alert::NoApplicationProtocol
+        ),
+        _ => false,
+    }
+}
+
+/// Returns whether the server requires HTTP/1.1 for the request or the connection (RFC 9113, section 7).
+pub(super) fn requires_http1(error: &(dyn Error + 'static)) -> bool {
+    find::<h2::Error>(error).is_some_and(|error| error.is_remote() && error.reason() == Some(Reason::HTTP_1_1_REQUIRED))
+}
+
+/// Returns whether what came is no HTTP/2: a response in HTTP/1.1 has the form of a frame that is too long.
+pub(super) fn is_no_http2(error: &(dyn Error + 'static)) -> bool {
+    find::<h2::Error>(error).is_some_and(|error| {
+        error.is_library() && matches!(error.reason(), Some(Reason::FRAME_SIZE_ERROR | Reason::PROTOCOL_ERROR))
+    })
 }
 
 /// Returns whether the server announced, in HTTP/2, that it closes the connection and did not process this request.

@@ -10,11 +10,12 @@
 //! Cookies that a redirect sets are sent with the later requests of the same fetch, as in a browser, and are forgotten
 //! with it: none passes from one fetch to the next.
 //!
-//! It runs no scripts, reads no robots.txt, and does not retry failed requests, with two exceptions. If a pooled
+//! It runs no scripts, reads no robots.txt, and does not retry failed requests, with three exceptions. If a pooled
 //! connection turns out to have been closed while it was idle, before a byte of a response arrived, the request is sent
 //! once more, since the server never responded to the first. The response and the error name such requests, because the
-//! server may have read them. And a signed request is sent once more if its response, a 403 or 429, asks for another
-//! signature.
+//! server may have read them. A signed request is sent once more if its response, a 403 or 429, asks for another
+//! signature. And a request over HTTP/2 is sent once more over HTTP/1.1 if the server requires that, cannot speak HTTP/2
+//! although it agreed to, or says that the connection is the wrong one.
 
 mod builder;
 mod connector;
@@ -23,6 +24,7 @@ mod decode;
 mod error_chain;
 mod failure;
 mod gzip;
+mod http1_hosts;
 mod redirect;
 mod set_cookie;
 mod tracked_connection;
@@ -53,11 +55,12 @@ use fetchwise_types::response::Header;
 
 use crate::fetch::http::tracked_connection::{ConnectionCounters, InFlight, TrackedBody};
 pub use builder::{BuildError, DEFAULT_NAME, DEFAULT_USER_AGENT, HttpFetcherBuilder, MAX_HEAD};
-use builder::{HttpClient, IDLE_PER_HOST};
+use builder::{HttpClient, IDLE_PER_HOST, Versions};
 pub(crate) use connector::Connector;
 use connector::PeerAddress;
 use cookies::Cookies;
 use failure::Failure;
+use http1_hosts::Http1Hosts;
 use redirect::{RedirectChain, is_redirect};
 
 /// Maximum length of a URL in `http::Uri`.
@@ -87,6 +90,9 @@ const DRAIN_TIME: Duration = Duration::from_millis(100);
 pub struct HttpFetcher {
     name: String,
     client: HttpClient,
+    /// For hosts that want HTTP/1.1 although they offer HTTP/2.
+    http1_client: HttpClient,
+    http1_hosts: Http1Hosts,
     headers: HeaderMap,
     /// Whether plain requests go to a proxy, and the credentials for it.
     proxy: Option<ProxyAccess>,
@@ -125,7 +131,9 @@ impl HttpFetcherBuilder {
     pub fn build(self) -> Result<HttpFetcher, BuildError> {
         let proxy = self.upstream.as_ref().filter(|upstream| upstream.forwards_requests());
         Ok(HttpFetcher {
-            client: self.client()?,
+            client: self.client(Versions::All)?,
+            http1_client: self.client(Versions::Http1)?,
+            http1_hosts: Http1Hosts::default(),
             headers: self.request_headers()?,
             proxy: proxy.map(|upstream| ProxyAccess { authorization: upstream.authorization() }),
             name: self.name,
@@ -200,8 +208,8 @@ struct Way {
     landed: Option<Url>,
     /// URLs of requests that were not answered, and were sent again.
     unanswered: Vec<Url>,
-    /// URLs of requests that were refused, and were sent again with another signature.
-    signed_again: Vec<Url>,
+    /// URLs of requests that were refused, and were sent again in another way: with another signature, or over HTTP/1.1.
+    sent_again: Vec<Url>,
     /// Whether the last response rejects the signature.
     is_signature_rejected: bool,
 }
@@ -209,9 +217,9 @@ struct Way {
 impl Way {
     /// Returns the response with the requests that were sent more than once.
     fn annotate(self, response: Response) -> Response {
-        let Self { unanswered, signed_again, is_signature_rejected, .. } = self;
+        let Self { unanswered, sent_again, is_signature_rejected, .. } = self;
         let is_same = |url: &&Url| url.host() == response.final_url.host();
-        let requests = match signed_again.iter().filter(is_same).count() {
+        let requests = match sent_again.iter().filter(is_same).count() {
             0 => None,
             again => {
                 let others = response.chain.iter().chain(&unanswered).filter(is_same).count();
@@ -309,26 +317,11 @@ impl HttpFetcher {
         // The host may have closed all of its pooled connections.
         let mut stale_connections = 0;
         let mut second = None;
+        let mut is_http1 = self.http1_hosts.contains(url, Instant::now());
         loop {
             let mut request = http::Request::new(Empty::new());
             *request.uri_mut() = uri.clone();
-            *request.headers_mut() = self.headers.clone();
-            if !same_origin {
-                for secret in [AUTHORIZATION, COOKIE] {
-                    request.headers_mut().remove(secret);
-                }
-            }
-            if let Some(cookies) = &cookies {
-                request.headers_mut().insert(COOKIE, cookies.clone());
-            }
-            if let Some(validators) = validators {
-                let known = [(IF_NONE_MATCH, &validators.etag), (IF_MODIFIED_SINCE, &validators.last_modified)];
-                for (name, value) in known {
-                    if let Some(value) = value.as_ref().and_then(|value| HeaderValue::from_str(value).ok()) {
-                        request.headers_mut().insert(name, value);
-                    }
-                }
-            }
+            *request.headers_mut() = self.headers_for(same_origin, cookies.as_ref(), validators);
             let given = self.host_headers.for_url(url);
             let signer = self.signer.as_ref().filter(|_| given.is_none_or(|given| !given.contains_key(SIGNATURE)));
             // After all other headers, and again for each request that goes out.
@@ -349,8 +342,13 @@ impl HttpFetcher {
             if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.clone()) {
                 request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
             }
-            let (ended, flight) = self.send(request).await;
+            let (ended, flight) = self.send(request, is_http1).await;
             match ended {
+                Ok(response) if !is_http1 && is_misdirected(&response) => {
+                    is_http1 = true;
+                    way.sent_again.push(url.clone());
+                    drain(tracked(response)).await;
+                }
                 Ok(response) if proxy.is_some() && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
                     return Err(Failure::new(ErrorKind::ProxyError, "the proxy requires a user and a password"));
                 }
@@ -365,7 +363,7 @@ impl HttpFetcher {
                         } else if let Some(signature) = &signature {
                             second = signer.second(url, signature, status, response.headers());
                             if second.is_some() {
-                                way.signed_again.push(url.clone());
+                                way.sent_again.push(url.clone());
                                 drain(tracked(response)).await;
                                 continue;
                             }
@@ -377,6 +375,11 @@ impl HttpFetcher {
                 }
                 Err(_) if flight.as_ref().is_some_and(|flight| flight.counters().was_flooded()) => {
                     return Err(Failure::of_flood());
+                }
+                Err(error) if !is_http1 && wants_http1(&error) => {
+                    is_http1 = true;
+                    self.http1_hosts.add(url, Instant::now());
+                    way.unanswered.push(url.clone());
                 }
                 Err(error) if stale_connections < IDLE_PER_HOST && went_stale(&error, flight.as_ref()) => {
                     stale_connections += 1;
@@ -390,14 +393,43 @@ impl HttpFetcher {
         }
     }
 
+    /// Returns the headers of a request, before its signature and those that were given for its host.
+    fn headers_for(
+        &self,
+        same_origin: bool,
+        cookies: Option<&HeaderValue>,
+        validators: Option<&Validators>,
+    ) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        if !same_origin {
+            for secret in [AUTHORIZATION, COOKIE] {
+                headers.remove(secret);
+            }
+        }
+        if let Some(cookies) = cookies {
+            headers.insert(COOKIE, cookies.clone());
+        }
+        if let Some(validators) = validators {
+            let known = [(IF_NONE_MATCH, &validators.etag), (IF_MODIFIED_SINCE, &validators.last_modified)];
+            for (name, value) in known {
+                if let Some(value) = value.as_ref().and_then(|value| HeaderValue::from_str(value).ok()) {
+                    headers.insert(name, value);
+                }
+            }
+        }
+        headers
+    }
+
     /// Sends one request, and tracks the connection that it uses.
     async fn send(
         &self,
         mut request: http::Request<Empty<Bytes>>,
+        is_http1: bool,
     ) -> (Result<http::Response<Incoming>, Error>, Option<InFlight>) {
         let captured = capture_connection(&mut request);
         let mut flight = None;
-        let mut sending = self.client.request(request);
+        let client = if is_http1 { &self.http1_client } else { &self.client };
+        let mut sending = client.request(request);
         let ended = poll_fn(|cx| {
             let polled = Pin::new(&mut sending).poll(cx);
             if flight.is_none() {
@@ -415,6 +447,17 @@ impl HttpFetcher {
         }
         (ended, flight)
     }
+}
+
+/// Returns whether the server says, in HTTP/2, that this connection is the wrong one (RFC 9110, 15.5.20).
+fn is_misdirected(response: &http::Response<Incoming>) -> bool {
+    response.version() == http::Version::HTTP_2 && response.status() == StatusCode::MISDIRECTED_REQUEST
+}
+
+/// Returns whether the server wants HTTP/1.1: it says so, or it does not speak HTTP/2 although it agreed to.
+fn wants_http1(error: &Error) -> bool {
+    let has_served = || ConnectionCounters::of_error(error).is_some_and(|link| link.has_served());
+    failure::requires_http1(error) || failure::is_no_http2(error) && !has_served()
 }
 
 /// Returns whether the server closed a kept connection instead of responding. It may have read the request.
@@ -459,7 +502,7 @@ fn check_head(headers: &HeaderMap, limits: &Limits) -> Result<(), Failure> {
 }
 
 fn headers_as_text(headers: &HeaderMap) -> Vec<Header> {
-    headers.iter().map(|(name, value)| Header::new(name.as_str(), String::from_utf8_lossy(value.as_bytes()))).collect()
+    headers.iter().map(|(name, value)| Header::from_bytes(name.as_str(), value.as_bytes())).collect()
 }
 
 /// Returns the headers of a request, including the one that the client adds, named as HTTP/1.1 writes them. A signature is
@@ -471,7 +514,7 @@ fn sent_headers(url: &Url, headers: &HeaderMap, given: Option<&HeaderMap>) -> Ve
     let mut sent = vec![Header::new("Host", host)];
     let is_secret = |name: &str| name == SIGNATURE.as_str() || given.is_some_and(|given| given.contains_key(name));
     let shown = headers_as_text(headers).into_iter().filter(|header| !is_secret(&header.name));
-    sent.extend(shown.map(|header| Header::new(title_case(&header.name), header.value)));
+    sent.extend(shown.map(|header| Header::from_bytes(title_case(&header.name), header.bytes())));
     sent
 }
 

@@ -27,6 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
 
 use super::error_chain::is_flood;
+use crate::fetch::response_head::{Heads, ReadableHeads};
 
 /// Bytes that a server may still send after the last request on its connection ended: the rest of a cancelled response.
 const MAX_UNREQUESTED: u64 = 1 << 20;
@@ -44,9 +45,10 @@ pub(super) struct TrackingConnector<C>(pub(super) C);
 impl<C> Service<Uri> for TrackingConnector<C>
 where
     C: Service<Uri>,
+    C::Response: Connection,
     C::Future: Send + 'static,
 {
-    type Response = TokioIo<TrackedStream<C::Response>>;
+    type Response = TokioIo<ReadableHeads<TrackedStream<C::Response>>>;
     type Error = C::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, C::Error>> + Send>>;
 
@@ -58,7 +60,9 @@ where
         let connecting = self.0.call(uri);
         Box::pin(async move {
             let io = TokioIo::new(connecting.await?);
-            Ok(TokioIo::new(TrackedStream { io, counters: ConnectionCounters::default() }))
+            let heads = if io.connected().is_negotiated_h2() { Heads::None } else { Heads::EachGet };
+            let stream = TrackedStream { io, counters: ConnectionCounters::default() };
+            Ok(TokioIo::new(ReadableHeads::new(stream, heads)))
         })
     }
 }

@@ -228,8 +228,10 @@ fn push_headers<'a>(head: &mut Vec<u8>, headers: impl Iterator<Item = &'a Header
         if http::HeaderName::from_bytes(header.name.as_bytes()).is_err() {
             continue;
         }
-        let value: String = header.value.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-        head.extend_from_slice(format!("{}: {value}\r\n", header.name).as_bytes());
+        head.extend_from_slice(format!("{}: ", header.name).as_bytes());
+        // The bytes as they were received: a replay follows the address that the server named.
+        head.extend(header.bytes().iter().filter(|byte| !matches!(byte, b'\r' | b'\n')));
+        head.extend_from_slice(b"\r\n");
     }
 }
 

@@ -46,7 +46,8 @@ impl Tls {
         .await
     }
 
-    /// Starts a TLS server for `secure.example` that offers `protocol` and passes each connection to `serve`.
+    /// Starts a TLS server for `secure.example` that offers `protocol` (with commas: several) and passes each connection to
+    /// `serve`.
     async fn serving<F>(
         protocol: &'static str,
         serve: impl Fn(TlsStream<TcpStream>) -> F + Clone + Send + Sync + 'static,
@@ -64,7 +65,7 @@ impl Tls {
                 .with_no_client_auth()
                 .with_single_cert(vec![key.cert.der().clone()], private)
                 .unwrap();
-        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+        config.alpn_protocols = protocol.split(',').map(|name| name.as_bytes().to_vec()).collect();
         let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
         let server = Server::raw(move |stream| {
             let (acceptor, serve) = (acceptor.clone(), serve.clone());
@@ -362,6 +363,154 @@ async fn a_tls_server_is_not_dialled_at_a_refused_address() {
         let error = get_with(&fetcher, &tls.url("/"), &limits()).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::RefusedAddress);
         assert_eq!(tls.server.connections(), 0);
+    })
+    .await;
+}
+
+/// Serves HTTP/1.1 on a connection whose client was not told to speak HTTP/2.
+async fn serve_http1(stream: TlsStream<TcpStream>) {
+    let service = service_fn(|request| async move { Ok::<_, Infallible>(serve(&request)) });
+    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// Returns a server that offers both versions, and answers each request over HTTP/2 with `refusal`.
+async fn refusing_http2(refusal: Vec<u8>) -> Tls {
+    Tls::serving("h2,http/1.1", move |mut stream| {
+        let refusal = refusal.clone();
+        async move {
+            if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+                return serve_http1(stream).await;
+            }
+            let mut seen = Vec::new();
+            while !contains_request(&seen) {
+                if !matches!(stream.read_buf(&mut seen).await, Ok(1..)) {
+                    return;
+                }
+            }
+            let _ = stream.write_all(&refusal).await;
+            let _ = stream.shutdown().await;
+            while let Ok(1..) = stream.read_buf(&mut seen).await {}
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_server_that_wants_http_1_gets_it_and_is_remembered() {
+    const HTTP_1_1_REQUIRED: u8 = 13;
+    let settings = h2_frame(4, 0, 0, b"");
+    let of_stream = h2_frame(3, 0, 1, &[0, 0, 0, HTTP_1_1_REQUIRED]);
+    let of_connection = h2_frame(7, 0, 0, &[0, 0, 0, 0, 0, 0, 0, HTTP_1_1_REQUIRED]);
+    bounded(async {
+        for (name, refusal) in [
+            ("of the stream", [&settings[..], &of_stream].concat()),
+            ("of the connection", [&settings[..], &of_connection].concat()),
+            ("in HTTP/1.1", b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n".to_vec()),
+        ] {
+            let tls = refusing_http2(refusal).await;
+            let fetcher = tls.fetcher();
+            let first =
+                get_with(&fetcher, &tls.url("/"), &limits()).await.unwrap_or_else(|why| panic!("{name}: {why}"));
+            assert_eq!((body(&first), first.unanswered.len()), (b"h1".to_vec(), 1), "{name}");
+            assert_eq!(tls.server.connections(), 2, "{name}");
+            let next = get_with(&fetcher, &tls.url("/next"), &limits()).await.unwrap();
+            assert_eq!((body(&next), next.unanswered.len()), (b"h1".to_vec(), 0), "{name}");
+            assert_eq!(tls.server.connections(), 2, "{name}: the host is known, and its connection kept");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_reset_for_another_reason_is_an_error() {
+    bounded(async {
+        for code in [1, 2, 7, 11, 12] {
+            let refusal = [h2_frame(4, 0, 0, b""), h2_frame(3, 0, 1, &[0, 0, 0, code])].concat();
+            let tls = refusing_http2(refusal).await;
+            let mut limits = limits();
+            limits.deadline = Duration::from_secs(20);
+            let error = get_with(&tls.fetcher(), &tls.url("/"), &limits).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::NetworkError, "{code}: {error}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_wrong_connection_is_exchanged_for_one_of_http_1() {
+    bounded(async {
+        let tls = Tls::serving("h2,http/1.1", |stream| async move {
+            if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+                return serve_http1(stream).await;
+            }
+            let service = service_fn(|_| async move {
+                let response = http::Response::builder().status(421).body(stream_of(Bytes::new())).unwrap();
+                Ok::<_, Infallible>(response)
+            });
+            let h2 = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            let _ = h2.serve_connection(TokioIo::new(stream), service).await;
+        })
+        .await;
+        let response = get_with(&tls.fetcher(), &tls.url("/"), &limits()).await.unwrap();
+        assert_eq!((response.status, body(&response)), (200, b"h1".to_vec()));
+        assert_eq!(response.requests, Some(2), "the host was asked twice");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_error_of_tls_says_whether_another_client_may_do_better() {
+    bounded(async {
+        let tls = Tls::speaking("http/1.1").await;
+        let names = || Names::of(&[("secure.example", &[&["127.0.0.1"]]), ("other.example", &[&["127.0.0.1"]])]);
+        let unknown = builder().resolver(names()).build().unwrap();
+        let error = get_with(&unknown, &tls.url("/"), &limits()).await.unwrap_err();
+        assert_eq!((error.kind, error.of_client), (ErrorKind::TlsError, true), "its issuer is unknown here: {error}");
+        let other = format!("https://other.example:{}/", tls.server.addr.port()).parse().unwrap();
+        let error = get_with(&tls.fetcher(), &other, &limits()).await.unwrap_err();
+        assert_eq!((error.kind, error.of_client), (ErrorKind::TlsError, false), "another host's: {error}");
+        let refuses = Server::raw(|mut stream| async move {
+            let mut hello = [0; 512];
+            let _ = stream.read(&mut hello).await;
+            // A fatal alert: no version or no cipher in common.
+            let _ = stream.write_all(&[21, 3, 3, 0, 2, 2, 40]).await;
+            read_to_close(&mut stream).await;
+        })
+        .await;
+        let url = format!("https://{}/", refuses.addr).parse().unwrap();
+        let error = get_with(&unknown, &url, &limits()).await.unwrap_err();
+        assert_eq!((error.kind, error.of_client), (ErrorKind::TlsError, true), "{error}");
+        let plain = Server::raw(|mut stream| async move {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+            read_to_close(&mut stream).await;
+        })
+        .await;
+        let url = format!("https://{}/", plain.addr).parse().unwrap();
+        let error = get_with(&unknown, &url, &limits()).await.unwrap_err();
+        assert_eq!((error.kind, error.of_client), (ErrorKind::TlsError, false), "no TLS: {error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_body_that_ends_with_an_unannounced_end_of_tls_is_complete_by_its_length_only() {
+    bounded(async {
+        for (head, is_whole) in [("", false), ("Content-Length: 4\r\n", true), ("Content-Length: 5\r\n", false)] {
+            let tls = Tls::serving("http/1.1", move |mut stream| async move {
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    assert!(stream.read_buf(&mut request).await.unwrap() > 0);
+                }
+                stream.write_all(format!("HTTP/1.1 200 OK\r\n{head}\r\npage").as_bytes()).await.unwrap();
+                stream.flush().await.unwrap();
+                // Without the alert that says so.
+                stream.get_mut().0.shutdown().await.unwrap();
+                read_to_close(stream.get_mut().0).await;
+            })
+            .await;
+            let response = get_with(&tls.fetcher(), &tls.url("/"), &limits()).await.unwrap();
+            assert_eq!((body(&response), response.truncated), (b"page".to_vec(), !is_whole), "{head}");
+        }
     })
     .await;
 }

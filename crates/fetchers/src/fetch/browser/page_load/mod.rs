@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use url::Url;
 
 pub(super) use document::Document;
-use document::{host_of, is_rendered, is_same_site};
+use document::{host_of, is_download, is_rendered, is_same_site};
 use events::{AuthRequired, Data, Dialog, ExtraInfo, Failed, Finished, Navigated, Paused, WillBeSent};
 
 use super::cdp::Event;
@@ -42,6 +42,8 @@ pub(super) enum Action {
     None,
     /// Continue the paused request.
     Continue(String),
+    /// Cancel the paused request: the page stays.
+    Cancel(String),
     /// Continue the paused request with further headers.
     AddHeaders(OutgoingRequest),
     /// Close the open dialog.
@@ -266,6 +268,11 @@ impl PageLoad {
         LoadState::Wait(read_at_latest)
     }
 
+    /// Returns how long a page must show the same to be done.
+    pub(super) fn quiet(&self) -> Duration {
+        self.timeouts.quiet
+    }
+
     /// Returns when a page with a document is read as it is, whatever it does.
     pub(super) fn read_at_latest(&self) -> Instant {
         match self.loaded {
@@ -294,7 +301,7 @@ impl PageLoad {
             "Fetch.authRequired" => self.with(event, now, Self::on_auth),
             "Page.frameNavigated" => self.with(event, now, Self::on_navigated),
             "Page.loadEventFired" => {
-                if self.current.as_ref().is_some_and(|d| d.committed) {
+                if self.current.iter().chain(&self.previous).any(|document| document.committed) {
                     self.loaded = Some(now);
                 }
                 Action::None
@@ -371,7 +378,8 @@ impl PageLoad {
 
     fn start(&mut self, id: String, url: String) {
         let old = self.current.replace(Document { id, url, ..Document::default() });
-        if let Some(old) = old.filter(|d| d.committed) {
+        // A page that navigates at once may do so before its own commit is reported.
+        if let Some(old) = old.filter(|document| document.committed || document.is_shown()) {
             self.previous = Some(old);
         }
     }
@@ -411,8 +419,9 @@ impl PageLoad {
 
     fn on_finished(&mut self, event: Finished, now: Instant) -> Action {
         self.ended(&event.request_id, now);
-        if let Some(current) = self.current.as_mut().filter(|d| d.id == event.request_id) {
-            current.finished = true;
+        let mut documents = self.current.iter_mut().chain(&mut self.previous);
+        if let Some(document) = documents.find(|document| document.id == event.request_id) {
+            document.finished = true;
         }
         Action::None
     }
@@ -469,6 +478,10 @@ impl PageLoad {
         let Some(status) = event.response_status_code.filter(|_| main && self.final_state.is_none()) else {
             return Action::Continue(request);
         };
+        // A link with the attribute `download` starts a request that is no navigation.
+        if event.network_id.is_none() && self.current.as_ref().is_some_and(|document| document.status.is_some()) {
+            return Action::Cancel(request);
+        }
         if let Some(id) = event.network_id
             && self.current.as_ref().is_none_or(|d| d.id != id)
         {
@@ -490,6 +503,10 @@ impl PageLoad {
         }
         if matches!(status, 301 | 302 | 303 | 307 | 308) && header(&headers, "location").is_some() {
             return Action::Continue(request);
+        }
+        // The page stays where a browser would show nothing else: the navigation ends as cancelled.
+        if self.previous.is_some() && (matches!(status, 204 | 205) || is_download(&headers)) {
+            return Action::Cancel(request);
         }
         current.url = event.request.url;
         current.status = Some(status);
@@ -558,10 +575,13 @@ impl PageLoad {
 
     fn on_navigated(&mut self, event: Navigated, now: Instant) -> Action {
         let frame = event.frame;
-        if frame.parent_id.is_none()
-            && frame.unreachable_url.is_none()
-            && let Some(current) = self.current.as_mut().filter(|d| d.id == frame.loader_id)
-        {
+        if frame.parent_id.is_some() || frame.unreachable_url.is_some() {
+            return Action::None;
+        }
+        if let Some(previous) = self.previous.as_mut().filter(|d| d.id == frame.loader_id) {
+            previous.committed = true;
+            (self.loaded, self.changed) = (None, now);
+        } else if let Some(current) = self.current.as_mut().filter(|d| d.id == frame.loader_id) {
             current.committed = true;
             self.previous = None;
             self.loaded = None;

@@ -126,6 +126,41 @@ fn the_document_is_the_newest_one() {
 }
 
 #[test]
+fn a_download_leaves_the_page_that_started_it() {
+    let zip = || json!([{"name": "Content-Type", "value": "application/zip"}]);
+    let mut test = TestLoad::new();
+    test.page(0, "d");
+    test.request(100, "f", "http://a/f.zip", "Document");
+    assert_eq!(test.response(110, "f", "http://a/f.zip", 200, zip()), Action::Cancel("paused-f".to_owned()));
+    test.on(120, "Network.loadingFailed", json!({"requestId": "f", "errorText": "net::ERR_ABORTED"}));
+    assert_eq!(test.load.state(test.at(620)), LoadState::Ready);
+    assert_eq!(test.load.document().unwrap().id, "d");
+    // So does a response without content.
+    test.request(700, "g", "http://a/g", "Document");
+    assert_eq!(test.response(710, "g", "http://a/g", 204, json!([])), Action::Cancel("paused-g".to_owned()));
+    // The commit of the page may be reported after the request that it makes at once.
+    let mut early = TestLoad::new();
+    early.request(0, "d", "http://a/", "Document");
+    let html = json!([{"name": "Content-Type", "value": "text/html"}]);
+    early.response(10, "d", "http://a/", 200, html);
+    early.request(20, "f", "http://a/f.zip", "Document");
+    early.on(30, "Page.frameNavigated", json!({"frame": {"id": "top", "loaderId": "d", "url": "http://a/"}}));
+    assert_eq!(early.response(40, "f", "http://a/f.zip", 200, zip()), Action::Cancel("paused-f".to_owned()));
+    early.on(50, "Network.loadingFinished", json!({"requestId": "d"}));
+    early.on(60, "Network.loadingFailed", json!({"requestId": "f", "errorText": "net::ERR_ABORTED"}));
+    early.on(70, "Page.loadEventFired", json!({}));
+    assert_eq!(
+        (early.load.state(early.at(600)), early.load.document().unwrap().id),
+        (LoadState::Ready, "d".to_owned())
+    );
+    // An address that is a file itself is read.
+    let mut file = TestLoad::new();
+    file.request(0, "f", "http://a/f.zip", "Document");
+    file.response(10, "f", "http://a/f.zip", 200, zip());
+    assert_eq!(file.load.state(file.at(20)), LoadState::Raw("paused-f".to_owned()));
+}
+
+#[test]
 fn a_cancelled_navigation_is_a_failure_unless_another_one_follows() {
     let mut test = TestLoad::new();
     test.request(0, "d", "http://a/", "Document");
