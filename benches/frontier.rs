@@ -16,6 +16,7 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use fetchwise::time::Timestamp;
 use frontier::Frontier;
 use link_queue::QueuedLink;
+use site_places::PlaceUse;
 
 #[path = "../crates/cli/src/commands/fetch/frontier.rs"]
 #[allow(unused, reason = "the program uses the rest, and its tests run there")]
@@ -24,6 +25,14 @@ mod frontier;
 #[allow(unused, reason = "the program uses the rest, and its tests run there")]
 mod link_queue;
 
+#[path = "../crates/cli/src/commands/fetch/host_id.rs"]
+mod host_id;
+#[path = "../crates/cli/src/commands/fetch/site_places.rs"]
+#[allow(unused, reason = "the program uses the rest, and its tests run there")]
+mod site_places;
+
+/// Links that a crawl has open at once.
+const PLACES: usize = 64;
 const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 /// Hosts, and links of each.
 const SIZES: [(u64, u64); 6] =
@@ -31,7 +40,7 @@ const SIZES: [(u64, u64); 6] =
 
 /// Returns a frontier in which the hosts take turns in the list.
 fn frontier(hosts: u64, links: u64) -> Frontier {
-    let mut frontier = Frontier::new(None);
+    let mut frontier = Frontier::new(None, PLACES);
     let names: Vec<String> = (0..hosts).map(|host| format!("site{host}.example.org")).collect();
     for number in 0..hosts * links {
         let link = QueuedLink { offset: number * 60, line: number + 1, number, refused: 0 };
@@ -50,7 +59,7 @@ fn step(frontier: &mut Frontier, number: u64) {
     } else {
         let name = Arc::clone(frontier.name(host));
         frontier.push(&name, link);
-        frontier.ended(host);
+        frontier.ended(host, PlaceUse::Prompt);
     }
 }
 
@@ -73,7 +82,7 @@ fn push(c: &mut Criterion) {
     let mut group = c.benchmark_group("frontier, push");
     for hosts in [1_000, 100_000] {
         let names: Vec<String> = (0..hosts).map(|host| format!("site{host}.example.org")).collect();
-        let (mut frontier, mut number) = (Frontier::new(None), 0);
+        let (mut frontier, mut number) = (Frontier::new(None, PLACES), 0);
         group.bench_function(BenchmarkId::from_parameter(format!("{hosts} hosts")), |b| {
             b.iter(|| {
                 number += 1;

@@ -153,12 +153,14 @@ mod tests {
         result
     }
 
-    /// Each row: what came, the circumstances, and what it means with the weight of the attempt.
+    /// What came, the circumstances, and what it means: with the error and the weight of the attempt.
+    type Row = (&'static str, FetchResult, Circumstances, Meaning, Option<&'static str>, f64);
+
     #[test]
     fn each_result_has_its_meaning() {
         use Meaning::{Delivered, End, Limit, OtherFetcher, Retry};
         let of = FetchResult::from;
-        let rows: [(&str, FetchResult, Circumstances, Meaning, Option<&str>, f64); 34] = [
+        let rows: [Row; 34] = [
             ("content", of(Outcome::Content), FIRST, Delivered, None, 1.0),
             ("unchanged", of(Outcome::NotModified), FIRST, Delivered, None, 0.0),
             ("a page without text", of(Outcome::Empty), FIRST, OtherFetcher, Some("wrong_tool"), 1.0),
