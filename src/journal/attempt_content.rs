@@ -144,8 +144,10 @@ pub fn attempt_contents(dir: &Path, mut f: impl FnMut(Uuid, AttemptContent)) -> 
     .map(|_| ())
 }
 
-#[cfg(all(test, feature = "json"))]
+#[cfg(test)]
 mod tests {
+    #![cfg(feature = "json")]
+
     use super::*;
     use crate::attempt::error_kind::ErrorKind;
     use crate::attempt::json::{from_json_line, to_json_line};
