@@ -144,9 +144,9 @@ pub fn attempt_contents(dir: &Path, mut f: impl FnMut(Uuid, AttemptContent)) -> 
     .map(|_| ())
 }
 
+#[cfg(feature = "json")]
 #[cfg(test)]
 mod tests {
-    #![cfg(feature = "json")]
 
     use super::*;
     use crate::attempt::error_kind::ErrorKind;
