@@ -473,7 +473,7 @@ pub(super) fn read_redirect(page: &Page<'_>, (charset, body): (Charset, &[u8]), 
     let written = |range: &Range<usize>| charset.text(original(charset, body, &scratch.decoded, range.clone()));
     let url = page.final_url.or(page.url);
     // What stands before the base is not relative to it.
-    let base_before = |at: usize| facts.base.as_ref().filter(|base| base.start <= at).map(written);
+    let base_before = |at: usize| facts.base.as_ref().filter(|base| base.start <= at).map(&written);
     // A script runs before a refresh does, and the header comes before the page.
     if let Some(range) = &facts.sent_to
         && let Some(literal) = redirect::of_literal(&written(range))

@@ -44,8 +44,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tower_service::Service;
 
 use super::dial::{Dialer, without_brackets};
-use super::http::{Connector, MAX_HEAD, request_failure};
-use super::response_head::{Heads, ReadableHeads};
+use super::http::{Connector, request_failure};
+use super::response_head::{Heads, MAX_HEAD, ReadableHeads};
 use crate::fetch::address_guard::AddressGuard;
 use crate::fetch::local_faults;
 use fetchwise_types::attempt::error_kind::ErrorKind;

@@ -15,7 +15,9 @@ use std::task::{Context, Poll, ready};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::http::MAX_HEAD;
+/// Maximum bytes of an HTTP/1 response head. [`Limits::max_headers`](crate::fetch::Limits::max_headers) can lower it
+/// but not raise it.
+pub const MAX_HEAD: usize = 512 << 10;
 
 /// Bytes that are read at once while a head is incomplete.
 const CHUNK: usize = 8 << 10;

@@ -394,7 +394,11 @@ async fn a_page_that_opens_loads_or_asks_for_something_is_read_as_it_is() {
              window.open('/popup'); a.click() }</script>",
             "<p>popping</p>",
         ),
-        ("/download", "<p>starts shortly</p><a id=a href=/file download></a><script>a.click()</script>", "data"),
+        (
+            "/download",
+            "<p>starts shortly</p><a id=a href=/file download></a><script>a.click()</script>",
+            "<p>starts shortly</p>",
+        ),
         ("/frames", "<p>framing</p><iframe src=/file></iframe><iframe src=/locked.png></iframe>", "<p>framing</p>"),
         ("/auth-image", "<p>locked</p><img src=/locked.png>", "<p>locked</p>"),
         (

@@ -27,6 +27,7 @@ use crate::fetch::address_guard::AddressGuard;
 use crate::fetch::dial::{Dialer, Resolve, SystemResolver};
 use crate::fetch::host_headers::{HostHeaders, is_of_transport};
 use crate::fetch::http::tracked_connection::TrackingConnector;
+use crate::fetch::response_head::MAX_HEAD;
 use crate::fetch::signing::RequestSigner;
 use crate::fetch::upstream::Upstream;
 
@@ -36,10 +37,6 @@ pub const DEFAULT_NAME: &str = "direct_access";
 /// Default `User-Agent`.
 pub const DEFAULT_USER_AGENT: &str =
     concat!("fetchwise/", env!("CARGO_PKG_VERSION"), " (+", env!("CARGO_PKG_REPOSITORY"), ")");
-
-/// Maximum bytes of an HTTP/1 response head. [`Limits::max_headers`](crate::fetch::Limits::max_headers) can lower it
-/// but not raise it.
-pub const MAX_HEAD: usize = 512 << 10;
 
 /// HTTP/2 reads more, so that a head over the limit is nearly always distinguished from a protocol error.
 const MAX_HEAD_H2: u32 = 4 << 20;

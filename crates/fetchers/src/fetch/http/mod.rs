@@ -54,7 +54,8 @@ use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::Header;
 
 use crate::fetch::http::tracked_connection::{ConnectionCounters, InFlight, TrackedBody};
-pub use builder::{BuildError, DEFAULT_NAME, DEFAULT_USER_AGENT, HttpFetcherBuilder, MAX_HEAD};
+pub use crate::fetch::response_head::MAX_HEAD;
+pub use builder::{BuildError, DEFAULT_NAME, DEFAULT_USER_AGENT, HttpFetcherBuilder};
 use builder::{HttpClient, IDLE_PER_HOST, Versions};
 pub(crate) use connector::Connector;
 use connector::PeerAddress;
