@@ -70,6 +70,8 @@ pub(crate) struct Trouble {
     pub(crate) blocks: f32,
     /// The fewest parallel requests at which one of the summed errors occurred; 0 for none.
     pub(crate) crowd: u8,
+    /// How clearly the limit of this host answers; 0 while none is known.
+    pub(crate) clarity: u8,
     /// Responses since the trouble began.
     pub(crate) responses: u16,
     /// Time since when the rate has been at the ceiling; 0 if it is not.

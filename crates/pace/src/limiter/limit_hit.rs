@@ -10,7 +10,7 @@ use super::window::{Counts, SECONDS, WINDOWS, between_s};
 use crate::limiter::active_state::{CeilingProbe, Trial};
 use crate::limiter::rate_gate::{MIN_RATE, RateGate, rate_of};
 use crate::persistence::float16::PositiveF16;
-use crate::signals::response::Cause;
+use crate::signals::response::{Cause, Signal};
 
 /// Cuts within this time belong to one fall.
 const CUTS_MS: i64 = 15 * 60_000;
@@ -290,21 +290,22 @@ impl RateGate<'_> {
 
     /// Handles a 503 without a time that is no limit hit. Returns whether it ends a ceiling probe: the probe has then
     /// found the limit, and needs no hold.
-    pub(crate) fn probe_refused(&mut self, counts: &Counts, in_flight: u8) -> bool {
+    pub(crate) fn probe_refused(&mut self, counts: &Counts, in_flight: u8, signal: Signal) -> bool {
+        let cause = if signal == Signal::Unavailable { Cause::Unavailable } else { Cause::Errors };
         match self.active.trouble.as_ref().and_then(|trouble| trouble.probe) {
             Some(CeilingProbe { window: Some(window), tried, before, .. })
                 if rate_of(counts, window) > 0.85 * tried =>
             {
                 self.active.trouble().probe = None;
                 self.probe_failed(window, before, rate_of(counts, window));
-                self.persisted.set_blame(Some(window), Cause::Unavailable);
+                self.persisted.set_blame(Some(window), cause);
             }
             Some(CeilingProbe { window: None, tried, before, .. }) if f64::from(in_flight) >= tried => {
                 let trouble = self.active.trouble();
                 (trouble.probe, trouble.errors, trouble.crowd) = (None, 0.0, 0);
                 self.persisted.par_cap = before as u8;
                 self.persisted.failed = self.persisted.fails(self.now).saturating_add(1);
-                self.persisted.set_blame(None, Cause::Unavailable);
+                self.persisted.set_blame(None, cause);
             }
             _ => return false,
         }
