@@ -849,3 +849,34 @@ fn a_slow_host_that_answers_429_is_asked_nearly_as_often_as_it_allows() {
         assert!(rates[5] >= least, "{limit} per second, burst {burst}: {rates:.2?}");
     }
 }
+
+/// A firewall says five seconds and means thirty: each trial met the next refusal, since the hold was always what the
+/// host had asked for.
+#[test]
+fn a_retry_after_that_is_too_short_is_corrected_by_experience() {
+    for (said, meant) in [(5, 30_000), (2, 200_000), (30, 90_000), (60, 61_000)] {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        let said = Duration::from_secs(said);
+        let limited = Response { retry_after: Some(said), ..Response::new(Signal::Limited, FETCHER) };
+        let refused: Vec<u32> = (0..3)
+            .map(|_| {
+                crawl.good("a.org", 40);
+                let permit = crawl.permit("a.org");
+                let begin = crawl.now;
+                let _ = crawl.respond(permit, limited);
+                let mut refused = 0;
+                loop {
+                    let trial = crawl.permit("a.org");
+                    assert!(crawl.now - begin >= said.as_millis() as i64, "asked before its time");
+                    if crawl.now - begin >= meant {
+                        let _ = crawl.respond(trial, Response::new(Signal::Content, FETCHER));
+                        return refused;
+                    }
+                    refused += 1;
+                    let _ = crawl.respond(trial, limited);
+                }
+            })
+            .collect();
+        assert!(refused[0] <= 9 && refused[1..].iter().all(|refused| *refused == 0), "{said:?} {meant}: {refused:?}");
+    }
+}

@@ -47,6 +47,9 @@ pub(crate) struct Trouble {
     pub(crate) hold: i64,
     pub(crate) hold_s: f32,
     pub(crate) trial: Trial,
+    /// The host asked for this hold; and it has refused a trial after a hold that it had asked for.
+    pub(crate) has_asked: bool,
+    pub(crate) asks_too_little: bool,
     /// The hold is a brief one, to find out whether the limit has a short window.
     pub(crate) is_brief: bool,
     /// Errors within a quarter of an hour that lowered the ceiling, and the last of them.
