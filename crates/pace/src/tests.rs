@@ -880,3 +880,37 @@ fn a_retry_after_that_is_too_short_is_corrected_by_experience() {
         assert!(refused[0] <= 9 && refused[1..].iter().all(|refused| *refused == 0), "{said:?} {meant}: {refused:?}");
     }
 }
+
+/// A quota of a hundred in a quarter of an hour was a rate of one in ten seconds, though all of it was free.
+#[test]
+fn a_budget_is_spent_at_the_hosts_own_pace_and_its_rest_is_spread() {
+    for (quota, window_s) in [(100.0, 900), (200.0, 3600), (500.0, 86_400)] {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        let begin = crawl.now;
+        let (mut used, mut since, mut refused, mut times) = (0.0, crawl.now, 0, Vec::new());
+        for _ in 0..(2.5 * quota) as usize {
+            let permit = crawl.permit("a.org");
+            crawl.now += 50;
+            if crawl.now - since >= window_s * 1000 {
+                (since, used) = (crawl.now, 0.0);
+            }
+            used += 1.0;
+            refused += u32::from(used > quota);
+            times.push((crawl.now - begin) as f64 / 1000.0);
+            let policy = RateLimit {
+                quota: Some(quota),
+                window_s: Some(window_s as f64),
+                remaining: Some(quota - used),
+                reset_s: Some(window_s as f64 - (crawl.now - since) as f64 / 1000.0),
+            };
+            let signal = if used > quota { Signal::Limited } else { Signal::Content };
+            let _ = crawl.respond(permit, Response { policy: Some(policy), ..Response::new(signal, FETCHER) });
+        }
+        assert_eq!(refused, 0, "{quota} in {window_s} s");
+        let at = |share: f64| times[(share * quota) as usize - 1];
+        assert!(at(0.89) < 60.0, "{quota} in {window_s} s: {}", at(0.89));
+        // The second quota is spent like the first one.
+        assert!(at(1.89) < window_s as f64 + 60.0, "{quota} in {window_s} s: {}", at(1.89));
+        assert!(at(2.4) < 2.0 * window_s as f64 + 60.0, "{quota} in {window_s} s: {}", at(2.4));
+    }
+}
