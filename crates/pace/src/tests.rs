@@ -914,3 +914,20 @@ fn a_budget_is_spent_at_the_hosts_own_pace_and_its_rest_is_spread() {
         assert!(at(2.4) < 2.0 * window_s as f64 + 60.0, "{quota} in {window_s} s: {}", at(2.4));
     }
 }
+
+/// Two pages that are not published, one after the other, held a host that served all others.
+#[test]
+fn a_few_unpublished_pages_hold_no_host_that_serves_the_others() {
+    for (first, count) in (3..28).flat_map(|first| [(first, 1), (first, 2)]) {
+        let (mut crawl, mut limit_hits) = (Crawl::new(PaceSettings::default()), 0);
+        for page in 0..30 {
+            let is_refused = (first..first + count).contains(&page);
+            let permit = crawl.permit("a.org");
+            crawl.now += 50;
+            let signal = if is_refused { Signal::Block } else { Signal::Content };
+            let effect = crawl.respond(permit, Response::new(signal, FETCHER));
+            limit_hits += u32::from(matches!(effect, ResponseEffect::LimitHit { .. }));
+        }
+        assert_eq!(limit_hits, 0, "{count} from {first} on");
+    }
+}

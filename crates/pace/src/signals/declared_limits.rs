@@ -25,7 +25,7 @@ impl RateGate<'_> {
             return false;
         }
         let left = limit.remaining.zip(limit.reset_s.filter(|reset| *reset > 0.0 && *reset <= MAX_RESET_S));
-        // A budget is there to be spent: whoever has few pages to fetch need not wait for it.
+        // A budget is there to be spent: a list that fits into it need not wait.
         let is_budget = left.is_some() && limit.window_s.or(limit.reset_s).is_some_and(|span| span > RATE_WINDOW_S);
         let changed = if is_budget { self.lift_declared_cap() } else { self.apply_policy(limit) };
         let Some((left, reset)) = left else { return changed };

@@ -10,6 +10,7 @@ use crate::limiter::active_state::{Doubt, Trial, Trouble};
 use crate::limiter::limit_hit::LimitHit;
 use crate::limiter::permit::Permit;
 use crate::limiter::rate_gate::RateGate;
+use crate::limiter::window::WINDOWS;
 use crate::persistence::float16::PositiveF16;
 use crate::signals::response::{Cause, DoubtVerdict, Response, Signal};
 
@@ -34,6 +35,10 @@ const NOISY: f64 = 0.05;
 const UNUSUAL: f64 = 0.3;
 /// Blocks begin a doubt above these sums: at first, after one, and after two blocks that concerned single pages.
 const BLOCKS: [f64; 3] = [0.0, 1.8, 2.4];
+/// Blocked trials that make a doubt the pace's, by the same numbers.
+const TRIALS: [u8; 3] = [1, 2, 4];
+/// Responses up to which a host is hardly known.
+const HARDLY_KNOWN: f64 = 30.0;
 /// Hold of a doubt, in seconds.
 const DOUBT_S: f64 = 3.0;
 /// Number of other fetchers' pages in trials that end a doubt about a fetcher that no longer sends requests.
@@ -255,7 +260,8 @@ impl RateGate<'_> {
         }
         trouble.doubts = trouble.doubts.wrapping_add(1);
         let (counts, in_flight) = (permit.counts, permit.in_flight);
-        let trials = 1 + page_blocks as u8;
+        let trials = trials_of_doubt(page_blocks, self.active.rings.count(WINDOWS - 1, since));
+        let trouble = self.active.trouble();
         trouble.doubt = Some(Doubt { counts, in_flight, since, trials, fetcher, others: 0 });
         let doubt = trouble.doubts;
         // Requests in flight are unaffected; only requests sent from now on can decide.
@@ -334,6 +340,13 @@ impl RateGate<'_> {
         (self.persisted.errors, self.persisted.blocks) = (moved(before.0, errors), moved(before.1, blocks));
         (before.0.min(MAX_USUAL), before.1.min(MAX_USUAL))
     }
+}
+
+/// Returns how many further pages in a row must be blocked until it is the pace's. `responses` is the number of recent
+/// responses: after few of them, or where single pages were blocked before, a second blocked page says little.
+fn trials_of_doubt(page_blocks: usize, responses: f64) -> u8 {
+    let of_pages = TRIALS[page_blocks];
+    if responses < HARDLY_KNOWN { of_pages.max(TRIALS[1]) } else { of_pages }
 }
 
 /// Returns how clearly a refusal speaks of a limit: a time or a 429, a 503, anything else.
