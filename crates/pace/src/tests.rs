@@ -849,3 +849,85 @@ fn a_slow_host_that_answers_429_is_asked_nearly_as_often_as_it_allows() {
         assert!(rates[5] >= least, "{limit} per second, burst {burst}: {rates:.2?}");
     }
 }
+
+/// A firewall says five seconds and means thirty: each trial met the next refusal, since the hold was always what the
+/// host had asked for.
+#[test]
+fn a_retry_after_that_is_too_short_is_corrected_by_experience() {
+    for (said, meant) in [(5, 30_000), (2, 200_000), (30, 90_000), (60, 61_000)] {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        let said = Duration::from_secs(said);
+        let limited = Response { retry_after: Some(said), ..Response::new(Signal::Limited, FETCHER) };
+        let refused: Vec<u32> = (0..3)
+            .map(|_| {
+                crawl.good("a.org", 40);
+                let permit = crawl.permit("a.org");
+                let begin = crawl.now;
+                let _ = crawl.respond(permit, limited);
+                let mut refused = 0;
+                loop {
+                    let trial = crawl.permit("a.org");
+                    assert!(crawl.now - begin >= said.as_millis() as i64, "asked before its time");
+                    if crawl.now - begin >= meant {
+                        let _ = crawl.respond(trial, Response::new(Signal::Content, FETCHER));
+                        return refused;
+                    }
+                    refused += 1;
+                    let _ = crawl.respond(trial, limited);
+                }
+            })
+            .collect();
+        assert!(refused[0] <= 9 && refused[1..].iter().all(|refused| *refused == 0), "{said:?} {meant}: {refused:?}");
+    }
+}
+
+/// A quota of a hundred in a quarter of an hour was a rate of one in ten seconds, though all of it was free.
+#[test]
+fn a_budget_is_spent_at_the_hosts_own_pace_and_its_rest_is_spread() {
+    for (quota, window_s) in [(100.0, 900), (200.0, 3600), (500.0, 86_400)] {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        let begin = crawl.now;
+        let (mut used, mut since, mut refused, mut times) = (0.0, crawl.now, 0, Vec::new());
+        for _ in 0..(2.5 * quota) as usize {
+            let permit = crawl.permit("a.org");
+            crawl.now += 50;
+            if crawl.now - since >= window_s * 1000 {
+                (since, used) = (crawl.now, 0.0);
+            }
+            used += 1.0;
+            refused += u32::from(used > quota);
+            times.push((crawl.now - begin) as f64 / 1000.0);
+            let policy = RateLimit {
+                quota: Some(quota),
+                window_s: Some(window_s as f64),
+                remaining: Some(quota - used),
+                reset_s: Some(window_s as f64 - (crawl.now - since) as f64 / 1000.0),
+            };
+            let signal = if used > quota { Signal::Limited } else { Signal::Content };
+            let _ = crawl.respond(permit, Response { policy: Some(policy), ..Response::new(signal, FETCHER) });
+        }
+        assert_eq!(refused, 0, "{quota} in {window_s} s");
+        let at = |share: f64| times[(share * quota) as usize - 1];
+        assert!(at(0.89) < 60.0, "{quota} in {window_s} s: {}", at(0.89));
+        // The second quota is spent like the first one.
+        assert!(at(1.89) < window_s as f64 + 60.0, "{quota} in {window_s} s: {}", at(1.89));
+        assert!(at(2.4) < 2.0 * window_s as f64 + 60.0, "{quota} in {window_s} s: {}", at(2.4));
+    }
+}
+
+/// Two pages that are not published, one after the other, held a host that served all others.
+#[test]
+fn a_few_unpublished_pages_hold_no_host_that_serves_the_others() {
+    for (first, count) in (3..28).flat_map(|first| [(first, 1), (first, 2)]) {
+        let (mut crawl, mut limit_hits) = (Crawl::new(PaceSettings::default()), 0);
+        for page in 0..30 {
+            let is_refused = (first..first + count).contains(&page);
+            let permit = crawl.permit("a.org");
+            crawl.now += 50;
+            let signal = if is_refused { Signal::Block } else { Signal::Content };
+            let effect = crawl.respond(permit, Response::new(signal, FETCHER));
+            limit_hits += u32::from(matches!(effect, ResponseEffect::LimitHit { .. }));
+        }
+        assert_eq!(limit_hits, 0, "{count} from {first} on");
+    }
+}

@@ -450,12 +450,13 @@ pub const MORE: [(&str, &str); 20] = [
 ];
 
 /// The shipped worlds of [`PaceWorld`](crate::PaceWorld)s, as name and text of the file.
-pub const PACE_WORLDS: [(&str, &str); 5] = [
+pub const PACE_WORLDS: [(&str, &str); 6] = [
     ("pace", include_str!("../worlds/pace.toml")),
     ("pace-8h", include_str!("../worlds/pace-8h.toml")),
     ("pace-again", include_str!("../worlds/pace-again.toml")),
     ("pace-held-out", include_str!("../worlds/pace-held-out.toml")),
     ("pace-others", include_str!("../worlds/pace-others.toml")),
+    ("pace-walls", include_str!("../worlds/pace-walls.toml")),
 ];
 
 #[cfg(test)]

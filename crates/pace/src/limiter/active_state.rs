@@ -47,6 +47,9 @@ pub(crate) struct Trouble {
     pub(crate) hold: i64,
     pub(crate) hold_s: f32,
     pub(crate) trial: Trial,
+    /// The host asked for this hold; and it has refused a trial after a hold that it had asked for.
+    pub(crate) has_asked: bool,
+    pub(crate) asks_too_little: bool,
     /// The hold is a brief one, to find out whether the limit has a short window.
     pub(crate) is_brief: bool,
     /// Errors within a quarter of an hour that lowered the ceiling, and the last of them.
@@ -70,6 +73,8 @@ pub(crate) struct Trouble {
     pub(crate) blocks: f32,
     /// The fewest parallel requests at which one of the summed errors occurred; 0 for none.
     pub(crate) crowd: u8,
+    /// How clearly the limit of this host answers; 0 while none is known.
+    pub(crate) clarity: u8,
     /// Responses since the trouble began.
     pub(crate) responses: u16,
     /// Time since when the rate has been at the ceiling; 0 if it is not.

@@ -10,7 +10,7 @@ use super::window::{Counts, SECONDS, WINDOWS, between_s};
 use crate::limiter::active_state::{CeilingProbe, Trial};
 use crate::limiter::rate_gate::{MIN_RATE, RateGate, rate_of};
 use crate::persistence::float16::PositiveF16;
-use crate::signals::response::Cause;
+use crate::signals::response::{Cause, Signal};
 
 /// Cuts within this time belong to one fall.
 const CUTS_MS: i64 = 15 * 60_000;
@@ -48,6 +48,8 @@ const FEW: f64 = 6.0;
 /// Remaining share of the rate after such a refusal, and after the next one: less than half, since gaps vary.
 const HALF: f64 = 0.41;
 const HALF_AGAIN: f64 = 0.5;
+/// Hold of a host whose last refusals are known to have lasted so long, as a share of that time.
+const KNOWN: f64 = 1.02;
 /// A limit hit within this number of responses after a hold means that the hold was too short.
 const TOO_EARLY: u16 = 10;
 
@@ -89,9 +91,15 @@ impl RateGate<'_> {
             _ => first,
         };
         let usual = if self.active.trouble().is_brief { BRIEF_S } else { usual };
-        let hold_s = asked.unwrap_or(usual.min(MAX_HOLD_S));
+        // What a host asks for is the least. One that has asked for too little before is held as long as it refused then.
+        let known = self.persisted.penalty.some().filter(|_| self.active.trouble().asks_too_little);
+        let hold_s = match asked {
+            Some(asked) => asked.max(known.map_or(0.0, |penalty| (KNOWN * penalty).min(MAX_HOLD_S))),
+            None => usual.min(MAX_HOLD_S),
+        };
         let now = self.now;
         let trouble = self.active.trouble();
+        trouble.has_asked = asked.is_some();
         trouble.limit_hit_at = now;
         (trouble.errors, trouble.blocks) = (0.0, 0.0);
         (trouble.top_since, trouble.slow, trouble.crowd) = (0, 0, 0);
@@ -100,11 +108,14 @@ impl RateGate<'_> {
         self.hold_for(hold_s, Trial::Wanted)
     }
 
-    /// Extends the hold by half after a blocked trial.
+    /// Extends the hold by half after a blocked trial, or more if the host asks for more: it has asked for too little
+    /// before.
     pub(crate) fn trial_blocked(&mut self, retry_after: Option<Duration>) -> i64 {
         self.touch();
         let grown = self.longer();
-        let hold_s = self.requested_hold_s(retry_after).unwrap_or(grown);
+        let trouble = self.active.trouble();
+        trouble.asks_too_little |= trouble.has_asked;
+        let hold_s = self.requested_hold_s(retry_after).map_or(grown, |asked| asked.max(grown));
 
         self.hold_for(hold_s, Trial::Wanted)
     }
@@ -120,7 +131,7 @@ impl RateGate<'_> {
         }
         let passed = now.saturating_sub(trouble.limit_hit_at) as f64 / 1000.0;
         // Waits for the previous length first; after that, the whole wait grows by more than half each time.
-        let left = 1.02 * penalty - passed;
+        let left = KNOWN * penalty - passed;
         if left > 0.05 * penalty {
             return left.max(1.0);
         }
@@ -290,21 +301,22 @@ impl RateGate<'_> {
 
     /// Handles a 503 without a time that is no limit hit. Returns whether it ends a ceiling probe: the probe has then
     /// found the limit, and needs no hold.
-    pub(crate) fn probe_refused(&mut self, counts: &Counts, in_flight: u8) -> bool {
+    pub(crate) fn probe_refused(&mut self, counts: &Counts, in_flight: u8, signal: Signal) -> bool {
+        let cause = if signal == Signal::Unavailable { Cause::Unavailable } else { Cause::Errors };
         match self.active.trouble.as_ref().and_then(|trouble| trouble.probe) {
             Some(CeilingProbe { window: Some(window), tried, before, .. })
                 if rate_of(counts, window) > 0.85 * tried =>
             {
                 self.active.trouble().probe = None;
                 self.probe_failed(window, before, rate_of(counts, window));
-                self.persisted.set_blame(Some(window), Cause::Unavailable);
+                self.persisted.set_blame(Some(window), cause);
             }
             Some(CeilingProbe { window: None, tried, before, .. }) if f64::from(in_flight) >= tried => {
                 let trouble = self.active.trouble();
                 (trouble.probe, trouble.errors, trouble.crowd) = (None, 0.0, 0);
                 self.persisted.par_cap = before as u8;
                 self.persisted.failed = self.persisted.fails(self.now).saturating_add(1);
-                self.persisted.set_blame(None, Cause::Unavailable);
+                self.persisted.set_blame(None, cause);
             }
             _ => return false,
         }

@@ -6,6 +6,7 @@
 
 use super::rate_gate::RateGate;
 use crate::limiter::active_state::Trial;
+use crate::limiter::window::WINDOWS;
 use crate::signals::error_noise::NoiseTest;
 use crate::signals::response::Signal;
 
@@ -17,7 +18,14 @@ impl RateGate<'_> {
             return false;
         }
         let (rate, now) = (self.usable_rate(), self.now);
-        match self.active.trouble().noise.record(rate, error, now) {
+        if self.active.trouble.is_none() {
+            // What went well before the first error is not counted one by one. Most of it had a lower rate.
+            let good = (self.active.rings.count(WINDOWS - 1, now) - 1.0).max(0.0);
+            self.active.trouble().noise.assume_good(rate, good);
+        }
+        let trouble = self.active.trouble();
+        let is_limited = trouble.clarity > 0;
+        match trouble.noise.record(rate, error, is_limited, now) {
             Some(found) => {
                 self.restore(*found);
                 true

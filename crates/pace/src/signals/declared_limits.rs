@@ -2,7 +2,7 @@
 //!
 //! Must not know: what is learned from blocks.
 
-use super::headers::RateLimit;
+use super::headers::{MAX_RESET_S, RateLimit};
 use crate::limiter::active_state::Trial;
 use crate::limiter::rate_gate::{MIN_RATE, RateGate};
 use crate::limiter::window::{SECONDS, WINDOWS};
@@ -13,10 +13,10 @@ use crate::signals::response::Cause;
 const USED: f64 = 0.9;
 /// Below this share of its quota, the rest is spread over the time until the reset.
 const LOW: f64 = 0.1;
-/// Quotas over longer windows (a day, a month) are no pace.
+/// A quota over a longer window is no pace unless the host says how much of it is left.
 const MAX_WINDOW_S: f64 = 3600.0;
-/// Longer times until the reset are ignored.
-const MAX_RESET_S: f64 = 3600.0;
+/// Up to this window a quota is a rate: what is saved by spending it at once is less than what a refusal costs.
+const RATE_WINDOW_S: f64 = 60.0;
 
 impl RateGate<'_> {
     /// Applies a declared limit. Returns whether that changed a ceiling.
@@ -24,16 +24,22 @@ impl RateGate<'_> {
         if self.rules.is_fixed {
             return false;
         }
-        let changed = self.apply_policy(limit);
-        let (Some(left), Some(reset)) = (limit.remaining, limit.reset_s.filter(|reset| *reset <= MAX_RESET_S)) else {
-            return changed;
-        };
-        if left < 1.0 && reset > 0.0 {
+        let left = limit.remaining.zip(limit.reset_s.filter(|reset| *reset > 0.0 && *reset <= MAX_RESET_S));
+        // A budget is there to be spent: a list that fits into it need not wait.
+        let is_budget = left.is_some() && limit.window_s.or(limit.reset_s).is_some_and(|span| span > RATE_WINDOW_S);
+        let changed = if is_budget { self.lift_declared_cap() } else { self.apply_policy(limit) };
+        let Some((left, reset)) = left else { return changed };
+        let reserve = (LOW * limit.quota.unwrap_or(0.0)).max(f64::from(self.active.in_flight) + 1.0);
+        if left < 1.0 {
             if self.hold().is_none() {
                 let trial = self.active.trouble.as_ref().map_or(Trial::No, |trouble| trouble.trial);
                 self.hold_for(reset, trial);
             }
-        } else if left < LOW * limit.quota.unwrap_or(0.0) && reset > 0.0 {
+        } else if is_budget && left <= reserve {
+            // The rate stays: it is the host's own again after the reset.
+            let gap_ms = (1000.0 * reset / left) as i64;
+            self.active.next = self.active.next.max(self.now.saturating_add(gap_ms));
+        } else if left < LOW * limit.quota.unwrap_or(0.0) {
             self.set_rate(self.rate().min(left / reset));
         }
         changed
@@ -53,6 +59,16 @@ impl RateGate<'_> {
             self.set_rate(1.0 / gap_s.min(self.rules.max_crawl_delay_s));
         }
         is_new
+    }
+
+    /// Removes the ceiling of an earlier declaration without a budget.
+    fn lift_declared_cap(&mut self) -> bool {
+        let Some(window) = self.persisted.declared_window() else { return false };
+        if self.persisted.cause() != Cause::Declared || self.persisted.cap[window].is_none() {
+            return false;
+        }
+        self.persisted.cap[window] = PositiveF16::NONE;
+        true
     }
 
     fn apply_policy(&mut self, limit: &RateLimit) -> bool {

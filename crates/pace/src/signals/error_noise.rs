@@ -19,6 +19,8 @@
 //!
 //! Must not know: how errors become a limit hit, and how a rate is given back.
 
+use std::cmp::Ordering;
+
 use crate::persistence::persisted_state::PersistedState;
 use crate::signals::response::Signal;
 
@@ -64,6 +66,20 @@ const PAUSE_MS: i64 = 300_000;
 const DOUBLINGS: u8 = 6;
 /// What marks a stored share as one of other errors than 503.
 const OTHER_ERRORS: f64 = 1.0;
+/// Share of refusals, of those that noise leaves, that a sum of failures tests for on a host whose noise is not known.
+const EXCESS: f64 = 0.35;
+/// Logarithm of the odds that make one unit of the sum of failures.
+const SUM_UNIT: f64 = 3.0;
+/// Good responses up to which the share of errors is mostly chance.
+const FEW: f32 = 24.0;
+/// Errors without which an even share says nothing.
+const EVEN_ERRORS: f32 = 8.0;
+/// Share of requests that a limit refuses right after it has refused one, if it closes for a while.
+const CLOSED: Option<f64> = Some(0.85);
+/// Weight of responses at the present rate in what is expected there: they may be those of a limit.
+const PRESENT: f32 = 0.5;
+/// Evidence of a test below which its errors look like those of a limit.
+const DOUBTFUL: f64 = 0.0;
 /// Number of octaves of rates that are counted, and the upper end of the lowest one, in requests per second.
 const OCTAVES: usize = 10;
 const LOWEST: f64 = 0.25;
@@ -88,8 +104,26 @@ pub(crate) struct ErrorNoise {
     blamed_rate: f32,
     paused_until: i64,
     test: Option<Box<NoiseTest>>,
-    /// The last responses, and errors among them, by octaves of the rate from [`LOWEST`] on.
-    by_rate: [(f32, f32); OCTAVES],
+    /// Whether the last response was an error.
+    after_error: bool,
+    /// The last responses that did not follow an error, and errors among them, by octaves of the rate from [`LOWEST`] on.
+    by_rate: [Octave; OCTAVES],
+}
+
+/// Responses that did not follow an error, at rates of one octave.
+#[derive(Clone, Copy, Debug, Default)]
+struct Octave {
+    good: f32,
+    /// 503s, and other errors.
+    errors: [f32; 2],
+}
+
+impl Octave {
+    /// Returns the responses, and the errors of one kind among them. Those of the other kind say nothing.
+    fn of(&self, is_503: bool) -> (f32, f32) {
+        let errors = self.errors[usize::from(!is_503)];
+        (self.good + errors, errors)
+    }
 }
 
 /// A test in progress, or one that has found noise.
@@ -106,6 +140,8 @@ pub(crate) struct NoiseTest {
     least: f64,
     /// Responses, and errors among them, at clearly lower rates.
     slower: (f64, f64),
+    /// The last response was an error.
+    after_error: bool,
     /// Logarithm of the likelihood of all responses for each share of errors at that rate, if the errors are noise, and
     /// if they are those of a limit.
     noise: [f64; SHARES],
@@ -146,9 +182,54 @@ impl ErrorNoise {
         Some(odds / ALARM)
     }
 
-    /// Counts a response at `rate`. Returns the test if it has just found noise.
-    pub(crate) fn record(&mut self, rate: f64, error: Option<Signal>, now: i64) -> Option<Box<NoiseTest>> {
-        self.count(rate, error.is_some());
+    /// Returns whether so few responses have come that their share of errors is mostly chance.
+    pub(crate) fn is_new(&self) -> bool {
+        sum(self.by_rate.iter().map(|octave| (octave.good, 0.0))).0 < FEW
+    }
+
+    /// Returns the steps of a sum of failures for one failure at `rate` and for one good response, on a host whose noise
+    /// is not known. The more failures its lower rates have had, the less one more says. `before` is what any host is
+    /// expected to show: failures, and responses.
+    pub(crate) fn steps(&self, rate: f64, is_503: bool, before: (f32, f32)) -> (f64, f64) {
+        let is_tested = self.test.as_ref().is_some_and(|test| test.evidence() > DOUBTFUL);
+        let present = octave(rate);
+        let (mut errors, mut all) = before;
+        for (octave, (there, failed)) in self.by_rate.iter().map(|octave| octave.of(is_503)).enumerate() {
+            // A test compares all rates. Until it decides, only more errors than at the higher rate are unusual.
+            let weight = match octave.cmp(&present) {
+                _ if is_tested => 1.0,
+                Ordering::Less => 1.0,
+                Ordering::Equal => PRESENT,
+                Ordering::Greater => 0.0,
+            };
+            (errors, all) = (errors + weight * failed, all + weight * there);
+        }
+        let share = f64::from(errors / all).clamp(0.01, MAX_NOISE);
+        let more = share + EXCESS * (1.0 - share);
+        ((more / share).ln() / SUM_UNIT, ((1.0 - more) / (1.0 - share)).ln() / SUM_UNIT)
+    }
+
+    /// Counts good responses at rates below `rate`.
+    pub(crate) fn assume_good(&mut self, rate: f64, count: f64) {
+        self.by_rate[octave(rate).saturating_sub(1)].good += count as f32;
+    }
+
+    /// Counts a response at `rate`; `is_limited` says that the host has hit a limit. Returns the test if it has just found
+    /// noise.
+    pub(crate) fn record(
+        &mut self,
+        rate: f64,
+        error: Option<Signal>,
+        is_limited: bool,
+        now: i64,
+    ) -> Option<Box<NoiseTest>> {
+        self.count(rate, error);
+        if self.test.is_none()
+            && !is_limited
+            && let Some(signal) = error
+        {
+            self.find_even_share(rate, signal == Signal::Unavailable);
+        }
         let test = self.test.as_mut()?;
         if now.saturating_sub(test.since) > TEST_MS {
             self.test = None;
@@ -166,8 +247,35 @@ impl ErrorNoise {
         }
         let responses = test.slower.0;
         self.is_503 = test.is_503;
-        self.find(share, responses);
+        // Errors at even intervals are fewer than those that follow good responses let expect.
+        self.find(share.min(self.recent_share().max(QUIET)), responses);
         self.test.take()
+    }
+
+    /// Finds noise without a test: errors that were as frequent at clearly lower rates, and lowered none.
+    fn find_even_share(&mut self, rate: f64, is_503: bool) {
+        let (all, errors) = sum(self.by_rate.iter().map(|octave| octave.of(is_503)));
+        if self.share > 0.0 || self.wrong > 0 || errors < EVEN_ERRORS || all < RESPONSES {
+            return;
+        }
+        let (there, failed) = self.by_rate[octave(rate)].of(is_503);
+        let known = (f64::from(failed), f64::from(there - failed));
+        let mut test = NoiseTest::new(rate, PersistedState::default(), 0, LEAST_SHARE, known);
+        test.is_503 = is_503;
+        self.add_lower(&mut test, rate);
+        let share = test.slower.1 / test.slower.0.max(1.0);
+        if test.evidence() >= DECIDED_LARGE && test.slower.1 >= LEAST_ERRORS && (QUIET..=MAX_NOISE).contains(&share) {
+            self.is_503 = is_503;
+            self.find(self.recent_share(), f64::from(RESPONSES));
+        }
+    }
+
+    /// Adds what came at lower octaves of the rate.
+    fn add_lower(&self, test: &mut NoiseTest, rate: f64) {
+        for (octave, counts) in self.by_rate.iter().enumerate().take(octave(rate)) {
+            let (all, errors) = counts.of(test.is_503);
+            test.add_all(LOWEST * 2.0_f64.powf(octave as f64 - 0.5), f64::from(all), f64::from(errors));
+        }
     }
 
     /// Begins a test before errors lower `rate`, unless one is in progress. `before` is what the host has learned.
@@ -179,9 +287,7 @@ impl ErrorNoise {
             let test = NoiseTest::new(rate, before, now, least, (errors, all - errors));
             let mut test = NoiseTest { is_503: signal == Signal::Unavailable, ..test };
             // While the rate grew, errors came at rates that were lower still.
-            for (octave, (all, errors)) in self.by_rate.iter().enumerate().take(octave(rate)) {
-                test.add_all(LOWEST * 2.0_f64.powf(octave as f64 - 0.5), f64::from(*all), f64::from(*errors));
-            }
+            self.add_lower(&mut test, rate);
             self.test = Some(Box::new(test));
         }
     }
@@ -199,11 +305,11 @@ impl ErrorNoise {
     /// Returns whether the share of noise was too low, and corrects it: a share that few responses have shown is coarse,
     /// and at rates below `rate` there are more by now.
     pub(crate) fn correct(&mut self, rate: f64) -> bool {
-        let lower = self.by_rate.iter().take(octave(rate));
-        let (all, errors) = lower.fold((0.0, 0.0), |sum, octave| (sum.0 + octave.0, sum.1 + octave.1));
+        let (all, errors) = sum(self.by_rate.iter().take(octave(rate)).map(|octave| octave.of(self.is_503)));
         let share = f64::from(errors / all.max(1.0));
         let is_more =
-            self.share > 0.0 && all >= RESPONSES && share >= MORE * f64::from(self.share) && share <= MAX_NOISE;
+            self.share > 0.0 && all >= RESPONSES && share.min(self.recent_share()) >= MORE * f64::from(self.share);
+        let is_more = is_more && share <= MAX_NOISE;
         if is_more {
             self.find(share, f64::from(all));
         }
@@ -237,12 +343,10 @@ impl ErrorNoise {
     }
 
     /// Counts a response.
-    fn count(&mut self, rate: f64, is_error: bool) {
+    fn count(&mut self, rate: f64, error: Option<Signal>) {
+        let is_error = error.is_some();
         let (kept, x) = (1.0 - 1.0 / RESPONSES, f32::from(u8::from(is_error)));
         (self.responses, self.errors) = (self.responses * kept + 1.0, self.errors * kept + x);
-        let (all, errors) = &mut self.by_rate[octave(rate)];
-        let kept = 1.0 - 1.0 / LONG;
-        (*all, *errors) = (*all * kept + 1.0, *errors * kept + x);
         if self.share > 0.0 {
             self.known = (self.known + 1.0).min(LONG);
             self.share += (x - self.share) / self.known;
@@ -251,6 +355,17 @@ impl ErrorNoise {
                 self.found = self.found.max(self.share);
             }
             self.share = if f64::from(self.share) < QUIET / 2.0 { 0.0 } else { self.share.min(self.found) };
+        }
+        // A limit that has closed refuses whatever comes next, and noise has no memory: what follows an error adds nothing.
+        if std::mem::replace(&mut self.after_error, is_error) {
+            return;
+        }
+        let (octave, kept) = (&mut self.by_rate[octave(rate)], 1.0 - 1.0 / LONG);
+        octave.good *= kept;
+        octave.errors = octave.errors.map(|errors| errors * kept);
+        match error {
+            None => octave.good += 1.0,
+            Some(signal) => octave.errors[usize::from(signal != Signal::Unavailable)] += 1.0,
         }
     }
 }
@@ -261,23 +376,41 @@ impl NoiseTest {
             let share = share_at(at);
             errors * share.ln() + others * (1.0 - share).ln()
         });
-        Self { rate, before, since, is_503: true, least, slower: (0.0, 0.0), noise: likelihood, limit: likelihood }
+        Self {
+            rate,
+            before,
+            since,
+            is_503: true,
+            least,
+            slower: (0.0, 0.0),
+            after_error: true,
+            noise: likelihood,
+            limit: likelihood,
+        }
     }
 
     /// Adds a response at `rate`.
     fn add(&mut self, rate: f64, is_error: bool) {
         let kept = 1.0 - 1.0 / REMEMBERED;
         self.noise.iter_mut().chain(&mut self.limit).for_each(|likelihood| *likelihood *= kept);
-        self.add_all(rate, 1.0, f64::from(u8::from(is_error)));
+        // A limit that has closed refuses whatever comes next; noise does not remember its last error.
+        let closed = if std::mem::replace(&mut self.after_error, is_error) { CLOSED } else { None };
+        self.add_responses(rate, 1.0, f64::from(u8::from(is_error)), closed);
     }
 
-    /// Adds responses at `rate`, and errors among them.
+    /// Adds earlier responses at `rate`, and errors among them.
     fn add_all(&mut self, rate: f64, all: f64, errors: f64) {
+        self.add_responses(rate, all, errors, None);
+    }
+
+    /// Adds responses at `rate`, and errors among them. `closed` is the share of errors of a limit that may have closed.
+    fn add_responses(&mut self, rate: f64, all: f64, errors: f64, closed: Option<f64>) {
         let of = |share: f64| errors * share.ln() + (all - errors) * (1.0 - share).ln();
         let least = if rate < FAR * self.rate && self.least == LEAST_SHARE { FAR_SHARE } else { self.least };
         for at in 0..SHARES {
             let share = share_at(at);
             let at_limit = (1.0 - (1.0 - share) * self.rate / rate).max(least).min(share);
+            let at_limit = closed.map_or(at_limit, |closed| (at_limit + closed) / 2.0);
             self.noise[at] += of(share);
             self.limit[at] += of(at_limit);
         }
@@ -295,6 +428,11 @@ impl NoiseTest {
     fn evidence(&self) -> f64 {
         log_sum(&self.noise) - log_sum(&self.limit)
     }
+}
+
+/// Returns all responses, and all errors.
+fn sum(counts: impl Iterator<Item = (f32, f32)>) -> (f32, f32) {
+    counts.fold((0.0, 0.0), |sum, (all, errors)| (sum.0 + all, sum.1 + errors))
 }
 
 /// Returns the octave of a rate.

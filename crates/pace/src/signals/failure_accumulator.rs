@@ -10,6 +10,7 @@ use crate::limiter::active_state::{Doubt, Trial, Trouble};
 use crate::limiter::limit_hit::LimitHit;
 use crate::limiter::permit::Permit;
 use crate::limiter::rate_gate::RateGate;
+use crate::limiter::window::WINDOWS;
 use crate::persistence::float16::PositiveF16;
 use crate::signals::response::{Cause, DoubtVerdict, Response, Signal};
 
@@ -21,6 +22,12 @@ const MAX_USUAL: f64 = 0.06;
 const UNIT: f64 = 1.0 / 2550.0;
 /// Errors are a limit hit above this sum: three in a row.
 const ERRORS: f64 = 2.0;
+/// Decrease of the sum of errors per good response while the rate grows.
+const GROWING: f64 = 0.1;
+/// Weight of an error that is not how the host's limit is known to answer.
+const WEAK: f64 = 0.4;
+/// The same for a host that has hardly responded yet: four in a row.
+const ERRORS_OF_NEW: f64 = 3.0;
 /// Rate below which a single 503 is noise only on a host with at least this share of it.
 const SLOW: f64 = 2.0;
 const NOISY: f64 = 0.05;
@@ -28,6 +35,10 @@ const NOISY: f64 = 0.05;
 const UNUSUAL: f64 = 0.3;
 /// Blocks begin a doubt above these sums: at first, after one, and after two blocks that concerned single pages.
 const BLOCKS: [f64; 3] = [0.0, 1.8, 2.4];
+/// Blocked trials that make a doubt the pace's, by the same numbers.
+const TRIALS: [u8; 3] = [1, 2, 4];
+/// Responses up to which a host is hardly known.
+const HARDLY_KNOWN: f64 = 30.0;
 /// Hold of a doubt, in seconds.
 const DOUBT_S: f64 = 3.0;
 /// Number of other fetchers' pages in trials that end a doubt about a fetcher that no longer sends requests.
@@ -68,14 +79,17 @@ impl RateGate<'_> {
             }
             Signal::NotAsked => SignalEffect::Nothing,
             Signal::Limited => {
+                self.note_clarity(response.signal, has_time);
                 self.end_noise_test();
                 SignalEffect::LimitHit(hit(Cause::Limited))
             }
             Signal::Unavailable if has_time => {
+                self.note_clarity(response.signal, has_time);
                 self.end_noise_test();
                 SignalEffect::LimitHit(hit(Cause::Unavailable))
             }
             Signal::Block if has_time => {
+                self.note_clarity(response.signal, has_time);
                 self.end_noise_test();
                 SignalEffect::LimitHit(hit(Cause::Block))
             }
@@ -85,30 +99,57 @@ impl RateGate<'_> {
             Signal::Unavailable | Signal::Broken | Signal::ServerError if self.test_noise(Some(response.signal)) => {
                 SignalEffect::Nothing
             }
-            Signal::Unavailable if !self.is_noisy() && self.probe_refused(&permit.counts, permit.in_flight) => {
+            Signal::Unavailable | Signal::Broken | Signal::ServerError
+                if self.is_of_the_limit(response.signal)
+                    && !self.is_noisy()
+                    && self.probe_refused(&permit.counts, permit.in_flight, response.signal) =>
+            {
                 SignalEffect::Nothing
             }
             Signal::Unavailable | Signal::Broken | Signal::ServerError => {
-                let weight = if response.signal == Signal::ServerError { 0.4 } else { 1.0 };
+                let weight = if self.is_weak(response.signal) { WEAK } else { 1.0 };
                 if self.accumulate_error(weight, response.signal, permit.in_flight) {
                     let (rate, now) = (self.usable_rate(), self.now);
                     self.active.trouble().noise.revoke(rate, now);
                     self.begin_noise_test(response.signal);
+                    self.note_clarity(response.signal, false);
                     let is_503 = response.signal == Signal::Unavailable;
                     return SignalEffect::LimitHit(hit(if is_503 { Cause::Unavailable } else { Cause::Errors }));
                 }
-                if response.signal == Signal::Unavailable && (!self.is_noisy() || self.is_unusual()) {
-                    self.shed();
+                if self.is_of_the_limit(response.signal) && (!self.is_noisy() || self.is_unusual()) {
+                    self.shed(response.signal);
                 }
                 SignalEffect::Nothing
             }
         }
     }
 
+    /// Returns whether a single error of this kind is most likely the limit's: a 503, or what the limit has answered
+    /// before.
+    fn is_of_the_limit(&self, signal: Signal) -> bool {
+        signal == Signal::Unavailable || self.persisted.cause() == Cause::Errors && !self.is_weak(signal)
+    }
+
+    /// Returns whether errors came only with as many parallel requests as never worked well.
+    fn is_crowd(&self) -> bool {
+        self.active.trouble.as_ref().is_some_and(|trouble| trouble.crowd > self.persisted.par_clean.max(1))
+    }
+
+    /// Remembers how clearly the limit of this host answers.
+    fn note_clarity(&mut self, signal: Signal, has_time: bool) {
+        let trouble = self.active.trouble();
+        trouble.clarity = trouble.clarity.max(clarity(signal, has_time));
+    }
+
+    /// Returns whether the limit of this host is known to answer with a clearer sign than this one.
+    fn is_weak(&self, signal: Signal) -> bool {
+        self.active.trouble.as_ref().is_some_and(|trouble| trouble.clarity > clarity(signal, false))
+    }
+
     /// Lowers the ceiling after a 503 that is no limit hit: the limit is near, or comes closer.
-    fn shed(&mut self) {
+    fn shed(&mut self, signal: Signal) {
         let Some(window) = self.at_ceiling() else { return };
-        self.begin_noise_test(Signal::Unavailable);
+        self.begin_noise_test(signal);
         let now = self.now;
         let trouble = self.active.trouble();
         trouble.sheds = if now.saturating_sub(trouble.shed_at) > SHEDS_MS {
@@ -219,7 +260,8 @@ impl RateGate<'_> {
         }
         trouble.doubts = trouble.doubts.wrapping_add(1);
         let (counts, in_flight) = (permit.counts, permit.in_flight);
-        let trials = 1 + page_blocks as u8;
+        let trials = trials_of_doubt(page_blocks, self.active.rings.count(WINDOWS - 1, since));
+        let trouble = self.active.trouble();
         trouble.doubt = Some(Doubt { counts, in_flight, since, trials, fetcher, others: 0 });
         let doubt = trouble.doubts;
         // Requests in flight are unaffected; only requests sent from now on can decide.
@@ -228,17 +270,29 @@ impl RateGate<'_> {
     }
 
     fn accumulate_error(&mut self, weight: f64, signal: Signal, in_flight: u8) -> bool {
-        // A 503 is what a limit looks like, so it becomes usual only as noise.
-        let usual = self.update_usual_shares(if signal == Signal::Unavailable { 0.0 } else { weight }, 0.0).0;
-        let rate = self.usable_rate();
+        // Any error may be what a limit looks like, so it becomes usual only as noise.
+        let usual = self.update_usual_shares(0.0, 0.0).0;
+        let (rate, is_crowd) = (self.usable_rate(), in_flight > self.persisted.par_clean.max(1) && self.is_crowd());
         let trouble = self.active.trouble();
-        let step = trouble.noise.excess(weight).map_or(weight - allowance(usual), |excess| ERRORS * excess);
+        let step = match trouble.noise.excess(weight) {
+            Some(excess) => ERRORS * excess,
+            None if is_crowd => weight - allowance(usual),
+            None => {
+                weight
+                    * trouble
+                        .noise
+                        .steps(rate, signal == Signal::Unavailable, usual_errors(signal))
+                        .0
+                        .min(1.0 - allowance(usual))
+            }
+        };
         let sum = (f64::from(trouble.errors) + step).max(0.0);
         trouble.errors = sum as f32;
         if signal == Signal::Unavailable {
             trouble.crowd = if trouble.crowd == 0 { in_flight } else { trouble.crowd.min(in_flight) };
         }
-        if sum <= ERRORS {
+        let is_new = trouble.noise.is_new() && trouble.clarity == 0 && !is_crowd;
+        if sum <= if is_new { ERRORS_OF_NEW } else { ERRORS } {
             return false;
         }
         let is_corrected = trouble.noise.correct(rate);
@@ -254,8 +308,16 @@ impl RateGate<'_> {
             return;
         }
         let (errors, blocks) = self.update_usual_shares(0.0, 0.0);
+        let (rate, is_at_ceiling, is_crowd) = (self.usable_rate(), self.at_ceiling().is_some(), self.is_crowd());
         let trouble = self.active.trouble();
-        let step = trouble.noise.excess(0.0).map_or(-allowance(errors), |excess| ERRORS * excess);
+        let step = match trouble.noise.excess(0.0) {
+            Some(excess) => ERRORS * excess,
+            // While the rate grows, a limit soon refuses more than now and then.
+            None if !is_at_ceiling && !is_crowd => {
+                trouble.noise.steps(rate, true, usual_errors(Signal::Unavailable)).1.max(-GROWING)
+            }
+            None => -allowance(errors),
+        };
         trouble.errors = (f64::from(trouble.errors) + step).max(0.0) as f32;
         trouble.blocks = (f64::from(trouble.blocks) - SLACK - 1.5 * blocks).max(0.0) as f32;
         if trouble.errors == 0.0 {
@@ -277,6 +339,31 @@ impl RateGate<'_> {
         };
         (self.persisted.errors, self.persisted.blocks) = (moved(before.0, errors), moved(before.1, blocks));
         (before.0.min(MAX_USUAL), before.1.min(MAX_USUAL))
+    }
+}
+
+/// Returns how many further pages in a row must be blocked until it is the pace's. `responses` is the number of recent
+/// responses: after few of them, or where single pages were blocked before, a second blocked page says little.
+fn trials_of_doubt(page_blocks: usize, responses: f64) -> u8 {
+    let of_pages = TRIALS[page_blocks];
+    if responses < HARDLY_KNOWN { of_pages.max(TRIALS[1]) } else { of_pages }
+}
+
+/// Returns how clearly a refusal speaks of a limit: a time or a 429, a 503, anything else.
+fn clarity(signal: Signal, has_time: bool) -> u8 {
+    match signal {
+        _ if has_time => 3,
+        Signal::Limited => 3,
+        Signal::Unavailable => 2,
+        _ => 1,
+    }
+}
+
+/// Returns the errors, and the responses, that are expected of any host before it has responded.
+fn usual_errors(signal: Signal) -> (f32, f32) {
+    match signal {
+        Signal::ServerError => (0.5, 10.0),
+        _ => (0.2, 10.0),
     }
 }
 

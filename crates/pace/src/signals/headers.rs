@@ -11,8 +11,9 @@ use fetchwise_types::time::Timestamp;
 
 /// An `X-RateLimit-Reset` above this is a point in time, not a number of seconds.
 const EPOCH_FROM: f64 = 1e8;
-/// A later reset belongs to a quota (per day, per month), not to a pace.
-const MAX_RESET_S: f64 = 3600.0;
+
+/// A later reset is ignored: a month is no crawl.
+pub(crate) const MAX_RESET_S: f64 = 86_400.0;
 
 /// Rate limit that a host declares in its headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -144,7 +144,7 @@ fn stray_errors_do_not_make_a_limit_noise() {
         served += good;
         mistaken += u32::from(crawl.explain("a.org").error_noise.is_some());
     }
-    assert!(refused * 100 < served, "{refused} of {served}, {mistaken} mistaken");
+    assert!(refused * 50 < served, "{refused} of {served}, {mistaken} mistaken");
 }
 
 #[test]
@@ -156,10 +156,36 @@ fn noise_gives_back_nothing_that_a_429_has_taken() {
     };
     crawl_for(&mut crawl, 20, &mut every_third);
     let permit = crawl.permit("a.org");
-    let effect = crawl.respond(permit, Response::new(Signal::Limited, FETCHER));
+    // Without a time, a good trial would show a shorter window.
+    let limited = Response { retry_after: Some(Duration::from_secs(30)), ..Response::new(Signal::Limited, FETCHER) };
+    let effect = crawl.respond(permit, limited);
     let ResponseEffect::LimitHit { hold_until, .. } = effect else { panic!("{effect:?}") };
     assert_eq!(crawl.pace.hold(Scope::host("a.org"), crawl.at()), Some(hold_until));
     let limit = crawl.explain("a.org").ceiling.unwrap().0;
     crawl_for(&mut crawl, 60, &mut every_third);
     assert!(crawl.explain("a.org").ceiling.is_some_and(|(ceiling, _)| ceiling <= 1.05 * limit), "{limit}");
+}
+
+/// Runs of two or three errors were taken for a limit before the noise was known: a host that failed one request in four
+/// by chance gave ten pages in its first minute.
+#[test]
+fn errors_by_chance_cost_little_of_the_first_minute() {
+    let first_minute = |seed: u64, share: f64, signal: Signal| {
+        let (mut crawl, mut n) = (Crawl::new(PaceSettings::default()), 0);
+        let by_chance = |_: i64| {
+            n += 1;
+            if luck(seed, n) < share { signal } else { Signal::Content }
+        };
+        crawl_with(&mut crawl, 60, by_chance).0
+    };
+    let clean = f64::from(first_minute(0, 0.0, Signal::Content));
+    for signal in [Signal::Unavailable, Signal::ServerError, Signal::Broken] {
+        for seeds in [0..20_u64, 100..120] {
+            let few: Vec<u32> = seeds.clone().map(|seed| first_minute(seed, 0.02, signal)).collect();
+            let part = f64::from(few.iter().sum::<u32>()) / (clean * few.len() as f64);
+            assert!(part >= 0.9, "{signal:?}: {few:?} of {clean}");
+            let many: Vec<u32> = seeds.clone().map(|seed| first_minute(seed, 0.25, signal)).collect();
+            assert!(many.iter().all(|pages| *pages >= 72), "{signal:?} {seeds:?}: {many:?}");
+        }
+    }
 }

@@ -117,7 +117,7 @@ impl Pacer for Baseline {
     fn done(&mut self, host: usize, _token: Token, reply: &Reply, tries: u32, now: i64) -> NextStep {
         let state = &mut self.hosts[host];
         state.in_flight -= 1;
-        let is_blocked = !matches!(reply.status, Status::Ok | Status::Error);
+        let is_blocked = reply.is_refused || !matches!(reply.status, Status::Ok | Status::Error);
         let latency = reply.latency_ms as f64 / 1000.0;
         let limited = matches!(reply.status, Status::Limited | Status::Unavailable);
         match self.way {

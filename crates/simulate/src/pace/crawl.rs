@@ -331,7 +331,7 @@ impl<'c> Crawl<'c> {
                 minute[0] += 1.0;
                 self.slowness[server] += reply.latency_ms as f64 / 1000.0 / self.servers[server].mean_latency();
             }
-            Status::Limited | Status::Unavailable | Status::Block => {
+            _ if reply.is_refused => {
                 count.blocked += 1;
                 minute[2] += 1.0;
             }

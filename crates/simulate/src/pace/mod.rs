@@ -122,6 +122,8 @@ pub fn simulate_pace(
 
 /// Crawls all hosts of a class.
 fn crawl_class(world: &PaceWorld, class: &Class, name: &str, seed: u64, fetcher: FetcherId) -> Vec<SiteCounters> {
+    let (urls, hours) = (class.urls.unwrap_or(world.urls), class.hours.unwrap_or(world.hours));
+    let world = &PaceWorld { urls, hours, ..world.clone() };
     let crawls = world.hosts.div_ceil(class.hosts_a_crawl);
     let sites = (0..crawls as u64).flat_map(|number| {
         let own = xxhash_rust::xxh3::xxh3_64_with_seed(class.name.as_bytes(), seed ^ number << 32);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fetchwise::pace::{
-    Admit, Cost, DoubtVerdict, Level, Pace, PaceSettings, Permit, Response, ResponseEffect, Scope, Signal,
+    Admit, Cost, DoubtVerdict, Level, Pace, PaceSettings, Permit, RateLimit, Response, ResponseEffect, Scope, Signal,
 };
 use fetchwise::registry::FetcherId;
 use fetchwise::time::Timestamp;
@@ -114,12 +114,18 @@ impl Pacer for Learned {
             Status::Unavailable | Status::Flaky => Signal::Unavailable,
             Status::Block | Status::Forbidden => Signal::Block,
             Status::Error => Signal::ServerError,
-            Status::Timeout => Signal::Broken,
+            Status::Reset | Status::Timeout => Signal::Broken,
         };
         let answer = Response {
             retry_after: reply.retry_after_s.map(Duration::from_secs_f64),
             latency: Some(Duration::from_millis(reply.latency_ms.unsigned_abs())),
             local_delay: Some(Duration::from_millis(reply.local_ms.unsigned_abs())),
+            policy: reply.declared.map(|declared| RateLimit {
+                quota: Some(declared.quota),
+                window_s: Some(declared.window_s),
+                remaining: Some(declared.remaining),
+                reset_s: Some(declared.reset_s),
+            }),
             ..Response::new(heard, self.fetcher)
         };
         let Some(permit) = token.0 else { return NextStep::Retry };

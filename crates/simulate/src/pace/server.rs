@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::world::{Class, LimiterKind, PaceWorld};
+use super::world::{Class, LimiterKind, PaceWorld, RefusalKind};
 use crate::rng::Stream;
 
 /// The crawler's deadline, after which a request returns at the latest.
@@ -19,6 +19,8 @@ const TRY_MS: i64 = 10_000;
 const DOUBLINGS: u32 = 8;
 /// A limiter that refuses single requests counts as closed until it has refused none for this time.
 const TRIP_MS: i64 = 60_000;
+/// The time until the answer of a tarpit.
+const TARPIT_MS: i64 = 10_000;
 /// The duration of a refusal, as a share of a response's.
 const REFUSAL: f64 = 0.4;
 /// The latency at the best pace may be at most this multiple of the quiet host's.
@@ -28,22 +30,39 @@ const SLOWER: f64 = 2.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Ok,
-    /// From the limiter: 429, 503, 403.
+    /// 429, 503, 403 of a limiter.
     Limited,
     Unavailable,
     Block,
-    /// The limiter did not cause it: a page that is blocked for everyone, a random 500 or 503, a timeout.
+    /// A page that is blocked for everyone.
     Forbidden,
+    /// 500.
     Error,
+    /// A random 503.
     Flaky,
+    /// A connection that is reset.
+    Reset,
+    /// No response in time.
     Timeout,
+}
+
+/// A quota that the host declares.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Declared {
+    pub(super) quota: f64,
+    pub(super) window_s: f64,
+    pub(super) remaining: f64,
+    pub(super) reset_s: f64,
 }
 
 /// A response in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
     pub(super) status: Status,
+    /// The limiter refused it.
+    pub(super) is_refused: bool,
     pub(super) retry_after_s: Option<f64>,
+    pub(super) declared: Option<Declared>,
     pub(super) latency_ms: i64,
     /// The crawler's part of the latency, as far as it measures that.
     pub(super) local_ms: i64,
@@ -62,7 +81,11 @@ pub(super) struct Server {
     penalty_ms: f64,
     hard: f64,
     status: Status,
+    refusal: Option<RefusalKind>,
     says_when: bool,
+    /// What `Retry-After` states, as a multiple of the actual time.
+    says_times: f64,
+    declares: bool,
     day: Option<[f64; 2]>,
     change: Option<[f64; 2]>,
     stray_5xx: f64,
@@ -105,10 +128,15 @@ impl Server {
         let status = match (kind, status as u32) {
             (LimiterKind::Bucket | LimiterKind::Leaky, 503) | (LimiterKind::Parallel, _) => Status::Unavailable,
             (LimiterKind::Bucket | LimiterKind::Leaky | LimiterKind::Window | LimiterKind::Mitigate, _)
-            | (LimiterKind::TwoThreshold, 429) => Status::Limited,
+            | (LimiterKind::TwoThreshold, 429)
+            | (LimiterKind::Quota, _) => Status::Limited,
             (LimiterKind::TwoThreshold, _) => Status::Ok,
             _ => Status::Block,
         };
+        let says_when = chance.happens(class.retry_after);
+        let says_times = class.retry_after_times.as_ref().map_or(1.0, |draw| draw.draw(chance));
+        let refusal = class.refusal.get(chance.below(class.refusal.len().max(1))).copied();
+        let declares = chance.happens(class.declared);
         let mut server = Self {
             kind,
             n: n.round(),
@@ -117,8 +145,11 @@ impl Server {
             burst: burst.round(),
             penalty_ms: penalty_s * 1000.0,
             hard,
-            status,
-            says_when: chance.happens(class.retry_after),
+            status: refusal.map_or(status, status_of),
+            refusal,
+            says_when,
+            says_times,
+            declares,
             day: class.day,
             change: class.change,
             stray_5xx,
@@ -143,7 +174,7 @@ impl Server {
             trips: 0,
             busy_ms: 0.0,
         };
-        server.best = server.find_best();
+        server.best = server.find_best(world.hours * 3600.0, f64::from(world.urls));
         server
     }
 
@@ -168,19 +199,29 @@ impl Server {
         let latency = (self.median_s * (self.sigma * normal(chance)).exp() * 1000.0).clamp(1.0, TIMEOUT_S * 1000.0);
         let mut reply = Reply {
             status: Status::Ok,
+            is_refused: false,
             retry_after_s: None,
+            declared: None,
             latency_ms: latency as i64,
             local_ms: 0,
             is_served: false,
         };
-        if let Some(until) = self.refuses(now) {
+        let refused = self.refuses(now);
+        reply.declared = self.declared(now);
+        if let Some(until) = refused {
             let is_banned = self.kind == LimiterKind::TwoThreshold && now < self.closed_until;
-            reply.status = if is_banned { Status::Block } else { self.status };
-            reply.retry_after_s = until.filter(|_| self.says_when).map(|until| ((until - now) as f64 / 1000.0).ceil());
+            reply.status = if is_banned && self.refusal.is_none() { Status::Block } else { self.status };
+            reply.is_refused = true;
+            let states = |until: i64| ((until - now) as f64 / 1000.0 * self.says_times).ceil();
+            reply.retry_after_s = until.filter(|_| self.says_when).map(states);
             self.trips += u32::from(self.has_closed(now));
             self.last_block = now;
             // A refusal takes the round trip, and no work.
-            reply.latency_ms = (reply.latency_ms as f64 * REFUSAL) as i64 + 1;
+            reply.latency_ms = match self.refusal {
+                Some(RefusalKind::Tarpit) => TARPIT_MS,
+                Some(RefusalKind::Silence) => (TIMEOUT_S * 1000.0) as i64,
+                _ => (reply.latency_ms as f64 * REFUSAL) as i64 + 1,
+            };
             return reply;
         }
         if self.kind == LimiterKind::Parallel {
@@ -220,7 +261,7 @@ impl Server {
     /// Returns whether the refusal at `now` is the first since the limiter closed.
     fn has_closed(&mut self, now: i64) -> bool {
         let closure = match self.kind {
-            LimiterKind::Window => self.at,
+            LimiterKind::Window | LimiterKind::Quota => self.at,
             LimiterKind::Mitigate | LimiterKind::Captcha | LimiterKind::Escalate => i64::from(self.bans),
             LimiterKind::TwoThreshold if now < self.closed_until => i64::from(self.bans),
             LimiterKind::Waf => self.closed_at,
@@ -248,6 +289,16 @@ impl Server {
                 }
                 if self.count >= (self.n * factor).max(1.0).floor() {
                     return Some(Some((window + 1) * self.window_ms as i64));
+                }
+                self.count += 1.0;
+                None
+            }
+            LimiterKind::Quota => {
+                if self.count == 0.0 || now - self.at >= self.window_ms as i64 {
+                    (self.at, self.count) = (now, 0.0);
+                }
+                if self.count >= (self.n * factor).max(1.0).floor() {
+                    return Some(Some(self.at + self.window_ms as i64));
                 }
                 self.count += 1.0;
                 None
@@ -313,6 +364,17 @@ impl Server {
         }
     }
 
+    /// Returns what the host declares with a response.
+    fn declared(&self, now: i64) -> Option<Declared> {
+        let remaining = (self.n * self.factor(now)).max(1.0).floor() - self.count;
+        (self.declares && self.kind == LimiterKind::Quota).then_some(Declared {
+            quota: self.n,
+            window_s: self.window_ms / 1000.0,
+            remaining,
+            reset_s: ((self.at as f64 + self.window_ms - now as f64) / 1000.0).ceil(),
+        })
+    }
+
     /// Returns the requests that the lower of two thresholds allows in a window.
     fn soft(&self, factor: f64) -> f64 {
         (self.rate * self.window_ms / 1000.0 * factor).max(1.0)
@@ -343,11 +405,15 @@ impl Server {
         self.median_s * (self.sigma * self.sigma / 2.0).exp()
     }
 
-    fn find_best(&self) -> f64 {
+    /// Returns the best pace in a crawl of `seconds` of a list of `urls`.
+    fn find_best(&self, seconds: f64, urls: f64) -> f64 {
         let counted = if self.n > 0.0 { self.n / (self.window_ms / 1000.0) } else { self.rate };
         match self.kind {
             LimiterKind::None => self.parallel / self.mean_latency(),
             LimiterKind::Window | LimiterKind::Mitigate | LimiterKind::Waf => counted,
+            // It is no rate: each window may be used up at once.
+            LimiterKind::Quota if urls <= self.n => self.parallel / self.mean_latency(),
+            LimiterKind::Quota => self.n * (1000.0 * seconds / self.window_ms).ceil() / seconds,
             LimiterKind::Captcha | LimiterKind::Escalate | LimiterKind::Bucket | LimiterKind::Leaky => self.rate,
             LimiterKind::TwoThreshold => self.rate,
             // This is not a rate limit: the best throughput is that of all slots.
@@ -365,6 +431,18 @@ impl Server {
             let busy = (0..200).fold(0.5, |s: f64, _| ((s - 1.0) / load).exp());
             service * busy / (1.0 - busy) + quiet <= SLOWER * quiet
         })
+    }
+}
+
+/// Returns the status of a refusal.
+fn status_of(refusal: RefusalKind) -> Status {
+    match refusal {
+        RefusalKind::TooMany => Status::Limited,
+        RefusalKind::Unavailable => Status::Unavailable,
+        RefusalKind::Block => Status::Block,
+        RefusalKind::Error | RefusalKind::Tarpit => Status::Error,
+        RefusalKind::Reset => Status::Reset,
+        RefusalKind::Silence => Status::Timeout,
     }
 }
 

@@ -115,6 +115,34 @@ pub enum LimiterKind {
     TwoThreshold,
     /// Allows everything, and processes it sequentially, `capacity` per second.
     Queue,
+    /// `n` in a window that begins with the first request after the last one; then refused until it ends.
+    Quota,
+}
+
+/// What a refusal of a limiter looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum RefusalKind {
+    /// Too many requests.
+    #[serde(rename = "429")]
+    TooMany,
+    /// Temporarily unavailable.
+    #[serde(rename = "503")]
+    Unavailable,
+    /// An error of the server.
+    #[serde(rename = "500")]
+    Error,
+    /// A block.
+    #[serde(rename = "403")]
+    Block,
+    /// The connection is reset.
+    #[serde(rename = "reset")]
+    Reset,
+    /// No response until the crawler's deadline.
+    #[serde(rename = "silence")]
+    Silence,
+    /// An error of the server after ten seconds.
+    #[serde(rename = "tarpit")]
+    Tarpit,
 }
 
 /// One limiter, or several of which each host has one.
@@ -180,9 +208,24 @@ pub struct Class {
     /// The status of a full bucket, or above the lower of two thresholds.
     #[serde(default)]
     pub status: Option<Draw>,
+    /// What refusals look like, one kind for each host; by default what is usual for the limiter.
+    #[serde(default)]
+    pub refusal: Vec<RefusalKind>,
     /// The share of hosts that send `Retry-After`.
     #[serde(default)]
     pub retry_after: f64,
+    /// The time that `Retry-After` states, as a multiple of the actual one.
+    #[serde(default)]
+    pub retry_after_times: Option<Draw>,
+    /// The share of hosts with a quota that declare it in headers.
+    #[serde(default)]
+    pub declared: f64,
+    /// URLs per host, if not the world's.
+    #[serde(default)]
+    pub urls: Option<u32>,
+    /// The duration of the crawl in hours, if not the world's.
+    #[serde(default)]
+    pub hours: Option<f64>,
     /// The share of responses that are a random 500.
     #[serde(default)]
     pub stray_5xx: Option<Draw>,
@@ -305,6 +348,7 @@ impl PaceWorld {
             ("class.stray_5xx", &class.stray_5xx),
             ("class.stray_403", &class.stray_403),
             ("class.stray_503", &class.stray_503),
+            ("class.retry_after_times", &class.retry_after_times),
         ];
         for (key, draw) in given {
             let is_sound = draw.as_ref().is_none_or(Draw::is_sound);
@@ -319,6 +363,11 @@ impl PaceWorld {
             }
         }
         self.expect("class.retry_after", class.retry_after, (0.0..=1.0).contains(&class.retry_after), "a share")?;
+        self.expect("class.declared", class.declared, (0.0..=1.0).contains(&class.declared), "a share")?;
+        let urls = class.urls.unwrap_or(1);
+        self.expect("class.urls", urls, (1..=10_000_000).contains(&urls), "1 to 10 million")?;
+        let hours = class.hours.unwrap_or(1.0);
+        self.expect("class.hours", hours, hours > 0.0 && hours <= 1000.0, "more than 0 and at most 1000")?;
         let hosts = class.hosts_a_site;
         self.expect("class.hosts_a_site", hosts, (1..=100).contains(&hosts), "1 to 100")?;
         let unrelated = class.hosts_a_crawl;
@@ -344,7 +393,7 @@ impl PaceWorld {
 fn needed(kind: LimiterKind) -> &'static [&'static str] {
     match kind {
         LimiterKind::None => &[],
-        LimiterKind::Window | LimiterKind::Waf => &["class.n", "class.window_s"],
+        LimiterKind::Window | LimiterKind::Waf | LimiterKind::Quota => &["class.n", "class.window_s"],
         LimiterKind::Mitigate => &["class.n", "class.window_s", "class.penalty_s"],
         LimiterKind::Bucket | LimiterKind::Leaky => &["class.rate", "class.burst", "class.status"],
         LimiterKind::Parallel => &["class.n"],

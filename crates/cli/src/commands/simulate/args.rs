@@ -21,7 +21,7 @@ use clap::Args;
     hinted_breaker, smart, crawlee, tier_tracker, webpeel, one_probe; or all.\n\n\
     Built-in worlds: W1 to W7, newsroom, flaky, restless, scripted, sparse, thrifty, still, captcha-flip, app-drift;\n\
     with vendors: V1 to V4, N1, strict, motley, fickle.\n\n\
-    Worlds of rate limits: pace, pace-8h, pace-again, pace-held-out, pace-others. Pacers there: pace, pace20 (with \
+    Worlds of rate limits: pace, pace-8h, pace-again, pace-held-out, pace-others, pace-walls. Pacers there: pace, pace20 (with \
     the default\n\
     max_rate), cubic, aimd, none, gradient2, crawlee, autothrottle4, autothrottle1, three_links, one_a_second, storm, \
     heritrix, nutch; or all.\n\n\

@@ -240,6 +240,7 @@ fn answer(page: &Page, renders: bool) -> FetchResult {
         Status::Unavailable | Status::Flaky => FetchResult::from(Outcome::Http(503)).with_status(503),
         Status::Block | Status::Forbidden => FetchResult::from(Outcome::Blocked(Block::challenge())).with_status(403),
         Status::Error => FetchResult::from(Outcome::Http(500)).with_status(500),
+        Status::Reset => FetchResult::from(Outcome::Network),
         Status::Timeout => FetchResult::from(Outcome::Timeout),
     };
     let mut answer = answer.with_duration(Duration::from_millis(page.reply.latency_ms.unsigned_abs()));

@@ -111,14 +111,22 @@ impl Site {
         let name = u64::from(url) << 24 | (place as u64) << 20 | u64::from(tries.min(0xf_ffff));
         let mut chance = Stream::new(self.truth.seed, name);
         let latency = self.server.mean_latency() * (self.sigma * (chance.unit() + chance.unit() - 1.0) * 2.4).exp();
-        let mut reply = Reply { status: Status::Ok, retry_after_s: None, latency_ms: 0, local_ms: 0, is_served: false };
+        let mut reply = Reply {
+            status: Status::Ok,
+            is_refused: false,
+            retry_after_s: None,
+            declared: None,
+            latency_ms: 0,
+            local_ms: 0,
+            is_served: false,
+        };
         if way.is_counted {
             reply = self.server.ask(now, &mut chance);
         }
-        let mut is_refused = matches!(reply.status, Status::Limited | Status::Unavailable | Status::Block);
+        let mut is_refused = reply.is_refused;
         if is_refused && !way.is_refused {
             // The limiter is closed, and this fetcher gets past it.
-            (is_refused, reply.status, reply.retry_after_s) = (false, Status::Ok, None);
+            (is_refused, reply.is_refused, reply.status, reply.retry_after_s) = (false, false, Status::Ok, None);
         }
         if !is_refused {
             let rendering = (way.slower - 1.0) * latency;
