@@ -26,6 +26,7 @@ pub fn name(outcome: &Outcome) -> &str {
         Outcome::NetworkBlock => "network_block",
         Outcome::Truncated => "truncated",
         Outcome::RedirectLoop => "redirect_loop",
+        Outcome::Undecoded => "undecoded",
         Outcome::TooLarge => "too_large",
         Outcome::RefusedAddress => "refused_address",
         Outcome::InvalidUrl => "invalid_url",

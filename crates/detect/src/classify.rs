@@ -11,8 +11,8 @@ use memchr::memmem;
 
 use super::cues::CueInput;
 use crate::collect::{
-    NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_cue_words, read_headers, read_redirect, read_words,
-    script_bytes, vendor_bit, without_styles,
+    NO_LIMIT, lower, read_body, read_cue_words, read_headers, read_redirect, read_words, script_bytes,
+    speaks_without_scripts, vendor_bit, without_long_raw,
 };
 use crate::html::charset::Charset;
 use crate::html::page_facts::{HARDLY_ANY_TEXT, PageFacts};
@@ -59,17 +59,19 @@ pub(super) fn inspect(
     scratch.frame_words.clear();
     scratch.weighing.clear();
     let content_type = header(page.headers, "content-type");
-    let unstyled = without_styles(page.body, context.options.max_bytes, &context.finders);
-    let whole = unstyled.as_deref().unwrap_or(page.body);
+    let shortened = without_long_raw(page.body, context.options.max_bytes);
+    let whole = shortened.as_deref().unwrap_or(page.body);
     let body = &whole[..whole.len().min(context.options.max_bytes)];
     let charset = lower(content_type, body, scratch);
 
     let mut verdict = Verdict {
+        is_undecoded: !charset.needs_decoding() && is_undecoded(page, body),
         is_html: sniff::is_html(media_type(page.headers), &scratch.lower),
         bytes: u32::try_from(body.len()).unwrap_or(u32::MAX),
         text_complete: true,
         ..Verdict::default()
     };
+    verdict.is_html &= !verdict.is_undecoded;
     read_headers(table, page, &mut scratch.found);
     let mut presence = 0;
     if verdict.is_html {
@@ -77,6 +79,9 @@ pub(super) fn inspect(
         verdict.text_chars = scratch.facts.visible.chars;
         verdict.text_complete = scratch.facts.complete;
         verdict.noscript_chars = scratch.facts.noscript.chars;
+        if verdict.text_chars == 0 {
+            verdict.text_chars = text_in_waiting(scratch);
+        }
         let facts = &scratch.facts;
         let rest = scratch.lower.get(facts.end..).unwrap_or_default();
         verdict.high_script_ratio = (facts.script_bytes + script_bytes(context, rest)) * 2 > scratch.lower.len();
@@ -106,7 +111,7 @@ pub(super) fn inspect(
     }
     weigh(table, page, &context.options, scratch, &mut verdict);
     verdict.text_hash = scratch.text_hash;
-    if is_thin(&verdict) {
+    if is_thin(&verdict, &scratch.facts) {
         read_thin(table, page, (charset, body), scratch, &mut verdict);
     }
     for &index in &scratch.found.touched {
@@ -151,6 +156,28 @@ fn weigh_cues(context: &ReadContext, table: &RuleTable, page: &Page<'_>, charset
         buffer: &mut scratch.buffer,
     };
     cues::weigh(table, read, &mut scratch.weighing);
+}
+
+/// Returns whether the body is still compressed.
+fn is_undecoded(page: &Page<'_>, body: &[u8]) -> bool {
+    let encoding = header(page.headers, "content-encoding");
+    sniff::is_undecoded(media_type(page.headers), encoding, page.final_url.or(page.url), body)
+}
+
+/// Returns the characters of a page without visible text that are there for a reader all the same: what noscript has
+/// for those without scripts, and what a server sends in a hidden element for React to move.
+fn text_in_waiting(scratch: &Scratch) -> u32 {
+    let facts = &scratch.facts;
+    if speaks_without_scripts(facts) {
+        return facts.noscript.chars;
+    }
+    let is_streamed =
+        || [&b"id=\"s:"[..], b"id='s:", b"id=s:"].iter().any(|id| memmem::find(&scratch.lower, id).is_some());
+    if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 && is_streamed() {
+        u32::try_from(facts.hidden).unwrap_or(u32::MAX)
+    } else {
+        0
+    }
 }
 
 /// Returns whether a page has the furniture of a site's pages.
@@ -275,13 +302,18 @@ fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch:
     if verdict.is_blocked || verdict.is_queued {
         return;
     }
-    if !is_thin(verdict) {
+    if !is_thin(verdict, &scratch.facts) {
         return;
     }
     let facts = &scratch.facts;
     let is_cut = verdict.bytes as usize >= options.max_bytes;
-    // Hidden text only has to be shown by a script. Nothing is known about content beyond the limit of bytes.
-    if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 || is_cut && !facts.body {
+    // Nothing is known about content beyond the limit of bytes, but without any text there is none.
+    if is_cut && !facts.body {
+        verdict.is_empty = verdict.text_chars == 0;
+        return;
+    }
+    // Hidden text only has to be shown by a script.
+    if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 && verdict.text_chars > 0 {
         return;
     }
     let spa = first(&|g| g == Grade::Spa).filter(|_| (facts.scripts > 0 || facts.components > 0) && !facts.moved);
@@ -293,17 +325,19 @@ fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch:
                 holding().filter(|(_, r)| r.grade == Grade::Spa && r.framework.is_some()).min_by_key(|(i, _)| *i);
             verdict.framework = named.and_then(|(_, r)| r.framework.clone());
         }
-        None => verdict.is_empty = !shows_something(facts),
+        None => verdict.is_empty = verdict.text_chars == 0 || !shows_something(facts),
     }
 }
 
 /// Returns whether an unblocked page has next to nothing to read.
-fn is_thin(verdict: &Verdict) -> bool {
+fn is_thin(verdict: &Verdict, facts: &PageFacts) -> bool {
+    let has_noscript = speaks_without_scripts(facts);
     verdict.is_html
         && !(verdict.is_blocked || verdict.is_queued)
-        && verdict.text_complete
+        // Reading stops early in a page of very many tags, which shows nothing if it has shown nothing so far.
+        && (verdict.text_complete || verdict.text_chars == 0)
         && verdict.text_chars < CONTENT_CHARS
-        && verdict.noscript_chars < NOSCRIPT_CONTENT_CHARS
+        && !has_noscript
 }
 
 /// Returns whether a reader sees something besides text: a form, a picture, a player or a frame.

@@ -111,7 +111,7 @@ impl PageClass {
             Self::Blocked
         } else if verdict.has_spa {
             Self::Shell
-        } else if verdict.is_empty {
+        } else if verdict.is_empty || verdict.is_undecoded {
             Self::Empty
         } else {
             Self::Content

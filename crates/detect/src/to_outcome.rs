@@ -53,7 +53,9 @@ impl Verdict {
 
     /// Returns the outcome of a page with a success status.
     fn readable(&self) -> Outcome {
-        if let Some(to) = &self.redirect {
+        if self.is_undecoded {
+            Outcome::Undecoded
+        } else if let Some(to) = &self.redirect {
             Outcome::Redirect { to: to.clone() }
         } else if self.has_spa {
             Outcome::Shell { framework: self.framework.as_deref().map(Into::into) }
@@ -74,9 +76,14 @@ impl Verdict {
         result.message = match (&result.outcome, &result.price) {
             (Outcome::PaymentRequired, Some(price)) => Some(format!("the site asks for {price}")),
             (Outcome::PaymentRequired | Outcome::Declined | Outcome::IdentityRejected, _) => None,
-            (Outcome::Empty | Outcome::Shell { .. } | Outcome::Queued | Outcome::Redirect { .. }, _) => {
-                Some(self.reason())
-            }
+            (
+                Outcome::Empty
+                | Outcome::Shell { .. }
+                | Outcome::Queued
+                | Outcome::Redirect { .. }
+                | Outcome::Undecoded,
+                _,
+            ) => Some(self.reason()),
             _ => self.is_blocked.then(|| self.reason()),
         };
         result.headers = page.headers.to_vec();

@@ -109,6 +109,8 @@ pub struct Verdict {
     pub framework: Option<Arc<str>>,
     /// HTML with next to nothing to read that is no shell, block or waiting room.
     pub is_empty: bool,
+    /// The body is still compressed, although its header promises text: what fetched it has not decoded it.
+    pub is_undecoded: bool,
     /// The text continues for subscribers only.
     pub has_paywall: bool,
     /// The page asks for a password, and its URL is not the requested one.
@@ -149,7 +151,7 @@ impl Verdict {
     /// Returns whether the page has enough to read: it is not HTML, or it has text for a reader and is neither blocked
     /// nor queued. The status does not count here: see [`Verdict::outcome`].
     pub fn is_content(&self) -> bool {
-        !self.is_blocked && !self.is_queued && !self.is_thin()
+        !self.is_blocked && !self.is_queued && !self.is_undecoded && !self.is_thin()
     }
 
     /// Returns whether the page is empty or a shell, which a browser might fill.
@@ -170,6 +172,8 @@ impl Verdict {
                 Some(BlockKind::Refusal) => format!("refused{vendor}{rule}"),
                 _ => format!("challenge or block page{vendor}{rule}"),
             }
+        } else if self.is_undecoded {
+            "still compressed: the fetcher has not decoded the body".to_owned()
         } else if self.has_spa {
             let framework = self.framework.as_deref().unwrap_or("script");
             format!("{framework} shell with {} visible characters{rule}", self.text_chars)

@@ -77,6 +77,9 @@ pub enum Outcome {
     Truncated,
     /// Too many redirects, or a redirect that goes nowhere.
     RedirectLoop,
+    /// The body is still compressed, although its header promises text. The crawler has not decoded it, so the page says
+    /// nothing about the site or the fetcher.
+    Undecoded,
     /// The body (or the headers) passed a limit.
     TooLarge,
     /// The address may not be dialled.
@@ -223,7 +226,7 @@ impl Outcome {
             Self::IdentityRejected => ErrorKind::IdentityRejected,
             Self::Reserved => ErrorKind::Reserved,
             Self::LeftByPolicy => ErrorKind::LeftByPolicy,
-            Self::Local => ErrorKind::LocalFault,
+            Self::Local | Self::Undecoded => ErrorKind::LocalFault,
             Self::Other(name) => return Err(ErrorType::from_name(name)),
         };
         Err(ErrorType::Known(kind))
@@ -318,6 +321,7 @@ impl fmt::Display for Outcome {
             Self::NetworkBlock => f.write_str("a page of this crawler's network, not of the site"),
             Self::Truncated => f.write_str("the body ended before its announced length"),
             Self::RedirectLoop => f.write_str("too many redirects, or one that goes nowhere"),
+            Self::Undecoded => f.write_str("a body that is still compressed"),
             Self::TooLarge => f.write_str("larger than the limit"),
             Self::RefusedAddress => f.write_str("an address that may not be dialled"),
             Self::InvalidUrl => f.write_str("not a URL that can be fetched"),

@@ -36,6 +36,8 @@ pub(crate) struct PageFacts {
     pub(crate) visible: VisibleText,
     /// Characters inside `<noscript>`.
     pub(crate) noscript: VisibleText,
+    /// The noscript text mentions scripts, as a demand for them does.
+    pub(crate) demands_scripts: bool,
     /// Whether the pass reached the end of the page.
     pub(crate) complete: bool,
     /// The first title, unless much text precedes it.
@@ -143,7 +145,12 @@ impl PageFacts {
     fn text(&mut self, place: PagePart, text: &[u8], range: Range<usize>, counting: Counting, enough: u32) {
         match place {
             PagePart::Text => self.visible.push(text, range, counting, enough),
-            PagePart::Noscript => self.noscript.push(text, range, counting, enough),
+            PagePart::Noscript => {
+                self.demands_scripts |= [&b"javascript"[..], b"java script", b"enable js"]
+                    .iter()
+                    .any(|name| memmem::find(&text[range.clone()], name).is_some());
+                self.noscript.push(text, range, counting, enough);
+            }
             _ => {}
         }
     }

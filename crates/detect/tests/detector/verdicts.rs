@@ -316,6 +316,24 @@ fn shells_are_reported_with_their_framework_and_filled_ones_are_content() {
 }
 
 #[test]
+fn a_body_that_is_still_compressed_says_nothing_about_the_page() {
+    let gzip = b"\x1F\x8B\x08\0\0\0\0\0\0\x03\xB3\xC9\x30\xB2\xF3\x48\xCD\xC9\xC9\xB7\xD1\x07\0";
+    let brotli = b"\x8B\x07\x80\x3C\x68\x31\x3E\x48\x65\x6C\x6C\x6F\x02\x11\x03";
+    for (encoding, body) in [(Some("gzip"), &gzip[..]), (None, gzip), (Some("br"), brotli), (None, brotli)] {
+        let mut headers = vec![Header::new("Content-Type", "text/html; charset=utf-8")];
+        headers.extend(encoding.map(|encoding| Header::new("Content-Encoding", encoding)));
+        let page = Page { status: 200, headers: &headers, body, ..Page::default() };
+        let result = Detector::new().judge_page(&page);
+        assert_eq!(result.outcome, Outcome::Undecoded, "{encoding:?}");
+        let plain = FetcherSpec::by_name("direct_access");
+        let error = result.outcome.counts_as(&plain).unwrap_err();
+        assert!(error.kind().is_some_and(ErrorKind::is_neutral), "{error:?}");
+        let refused = Detector::new().judge_page(&Page { status: 403, ..page });
+        assert!(matches!(refused.outcome, Outcome::Blocked(_)));
+    }
+}
+
+#[test]
 fn login_walls_paywalls_and_missing_pages_are_heuristics_only() {
     let mut login = Case::html(200, format!("{}<form><input type=password></form>", ARTICLE.repeat(3)));
     login.final_url = "https://example.com/login";
