@@ -114,6 +114,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             Some(_) if retries || is_limit && kind == Some(ErrorKind::ServerError) || effect == PaceEffect::Doubt => {
                 0.0
             }
+            // The server says that it failed, whoever asks.
+            Some(_) if answer.outcome == Outcome::ServerError => 0.0,
             Some(error) => error.kind().map_or(1.0, ErrorKind::weight),
         };
         self.requests += 1;
@@ -471,7 +473,7 @@ fn is_limit(answer: &FetchResult, error: Option<&ErrorType>, asked: Option<Durat
 
 fn describe(error: &ErrorType, answer: &FetchResult) -> String {
     match (&answer.outcome, answer.status) {
-        (Outcome::Http(_), Some(status)) => format!("{error} (status {status})"),
+        (Outcome::Http(_) | Outcome::ServerError, Some(status)) => format!("{error} (status {status})"),
         (outcome, _) => outcome.to_string(),
     }
 }

@@ -16,6 +16,8 @@ pub fn name(outcome: &Outcome) -> &str {
         Outcome::Shell { .. } => "shell",
         Outcome::Empty => "empty",
         Outcome::Queued => "queued",
+        Outcome::LoginWall => "login_wall",
+        Outcome::ServerError => "server_error",
         Outcome::Http(_) => "http",
         Outcome::Timeout => "timeout",
         Outcome::Network => "network",

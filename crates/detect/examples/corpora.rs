@@ -49,20 +49,22 @@ impl Group {
 }
 
 /// What is counted of a group.
-const MEASURES: [(Group, &str, fn(&Verdict) -> bool); 13] = [
+const MEASURES: [(Group, &str, fn(&Verdict) -> bool); 15] = [
     (Group::Vendor, "blocks of vendors found", is_found),
     (Group::SiteBuilt, "blocks that a site built found", is_found),
     (Group::Network, "pages of networks found", is_found),
     (Group::Network, "pages of networks named", |verdict| verdict.network_block),
     (Group::Failure, "failures of a server called a block", is_found),
-    (Group::Failure, "failures of a server named", |_| false),
+    (Group::Failure, "failures of a server named", |verdict| verdict.is_server_error),
     (Group::Gate, "gates called a block", is_found),
     (Group::Gate, "gates named", |verdict| verdict.has_login_wall),
     (Group::Shell, "shells found", |verdict| verdict.has_spa),
     (Group::Content, "content called a block", is_found),
+    (Group::Content, "content called a failure", |verdict| verdict.is_server_error),
     (Group::Content, "content called a shell", |verdict| verdict.has_spa),
     (Group::Content, "content called empty", |verdict| verdict.is_empty && verdict.redirect.is_none()),
     (Group::Manual, "manuals called a block", is_found),
+    (Group::Manual, "manuals called a failure", |verdict| verdict.is_server_error),
 ];
 
 fn is_found(verdict: &Verdict) -> bool {
@@ -156,7 +158,7 @@ fn read_folder(detector: &Detector, folder: &Path, scratch: &mut Scratch, tally:
         std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
     entries.sort();
     for path in entries {
-        if path.is_dir() && !path.is_symlink() {
+        if path.is_dir() {
             read_folder(detector, &path, scratch, tally);
         } else if path.extension().is_some_and(|extension| extension == "html")
             && let Ok(body) = std::fs::read(&path)

@@ -11,7 +11,7 @@ use memchr::memmem;
 
 use super::cues::CueInput;
 use crate::collect::{
-    NO_LIMIT, lower, read_body, read_cue_words, read_headers, read_redirect, read_words, script_bytes,
+    NO_LIMIT, host, lower, read_body, read_cue_words, read_headers, read_redirect, read_words, script_bytes,
     speaks_without_scripts, vendor_bit, without_long_raw,
 };
 use crate::html::charset::Charset;
@@ -21,6 +21,7 @@ use crate::rules::condition::ConditionInput;
 use super::verdict::{RuleMatch, Vendors, Verdict};
 use crate::cues;
 use crate::html::{redirect, sniff};
+use crate::login_address;
 use crate::options::{DetectorOptions, ReadContext};
 use crate::rules::compiled::{Rule, RuleTable};
 use crate::rules::strength::Grade;
@@ -32,6 +33,9 @@ use fetchwise_types::response::{Page, header, media_type};
 
 /// Visible characters below which a page with a password field may be a login form in front of the content.
 const LOGIN_WALL_CHARS: u32 = 600;
+/// Maximum visible characters and links of a page with a log-in and nothing else.
+const BARE_LOGIN_CHARS: u32 = 300;
+const BARE_LOGIN_LINKS: u32 = 12;
 /// Maximum visible characters of a block page with status 200 and the furniture of a site's pages ...
 const FURNISHED_CHARS: u32 = 250;
 /// ... and its maximum links, where words are the evidence.
@@ -58,11 +62,10 @@ pub(super) fn inspect(
     (scratch.meanings, scratch.all_meanings) = (0, 0);
     scratch.frame_words.clear();
     scratch.weighing.clear();
-    let content_type = header(page.headers, "content-type");
     let shortened = without_long_raw(page.body, context.options.max_bytes);
     let whole = shortened.as_deref().unwrap_or(page.body);
     let body = &whole[..whole.len().min(context.options.max_bytes)];
-    let charset = lower(content_type, body, scratch);
+    let charset = lower(page, body, scratch);
 
     let mut verdict = Verdict {
         is_undecoded: !charset.needs_decoding() && is_undecoded(page, body),
@@ -98,20 +101,28 @@ pub(super) fn inspect(
     let is_wording = |rule: &Rule| rule.vendor.is_none() && matches!(rule.grade, Grade::Title | Grade::Sentence);
     let held = || scratch.found.held.iter().map(|&index| &table.rules[index as usize]);
     let is_about = table.vocabulary.is_about(scratch.meanings);
-    let doubtful = is_about && !held().any(|rule| rule.grade.blocks() && !is_wording(rule));
-    let may_be_block = verdict.is_html && !asks_for_credentials(page) && table.concepts.may_be_block(scratch.meanings);
+    let has_failed = table.concepts.may_have_failed(scratch.meanings);
+    let by_words = !held().any(|rule| rule.grade.blocks() && !is_wording(rule));
+    let may_ask = table.concepts.may_ask_for_login(scratch.all_meanings);
+    let doubtful = (is_about || has_failed || may_ask) && by_words;
+    let names_product = held().any(|rule| rule.grade == Grade::Network);
+    let may_be_block = verdict.is_html
+        && !asks_for_credentials(page)
+        && (table.concepts.may_be_block(scratch.meanings) || names_product || may_ask);
     let is_decided = held().any(|rule| decides_block(table, &scratch.found, rule, &context.options));
-    let cues_count = may_be_block && (doubtful || !is_decided);
+    let is_named = table.concepts.may_be_of_network(scratch.meanings) && by_words;
+    let cues_count = may_be_block && (doubtful || is_named || !is_decided);
     if cues_count {
         weigh_cues(context, table, page, charset, scratch);
-        // Articles about block pages use the same words.
-        if doubtful && scratch.weighing.is_about_blocks() {
+        // Articles about block pages, failures and log-ins use the same words.
+        if doubtful && (scratch.weighing.is_about_blocks() || scratch.weighing.is_failure() || is_gate(page, scratch)) {
             scratch.found.held.retain(|&index| !is_wording(&table.rules[index as usize]));
         }
     }
-    weigh(table, page, &context.options, scratch, &mut verdict);
+    let least = least_chars(context, page);
+    weigh(table, page, (context, least), scratch, &mut verdict);
     verdict.text_hash = scratch.text_hash;
-    if is_thin(&verdict, &scratch.facts) {
+    if verdict.grade != Some(Grade::Content) && is_thin(&verdict, &scratch.facts, least) {
         read_thin(table, page, (charset, body), scratch, &mut verdict);
     }
     for &index in &scratch.found.touched {
@@ -152,6 +163,7 @@ fn weigh_cues(context: &ReadContext, table: &RuleTable, page: &Page<'_>, charset
         facts: &scratch.facts,
         folded_title: &scratch.folded_title,
         has_known_words,
+        names_product: found.held.iter().any(|&index| table.rules[index as usize].grade == Grade::Network),
         kept: &mut scratch.kept,
         buffer: &mut scratch.buffer,
     };
@@ -173,7 +185,7 @@ fn text_in_waiting(scratch: &Scratch) -> u32 {
     }
     let is_streamed =
         || [&b"id=\"s:"[..], b"id='s:", b"id=s:"].iter().any(|id| memmem::find(&scratch.lower, id).is_some());
-    if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 && is_streamed() {
+    if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 && (facts.shows_without_scripts || is_streamed()) {
         u32::try_from(facts.hidden).unwrap_or(u32::MAX)
     } else {
         0
@@ -183,6 +195,12 @@ fn text_in_waiting(scratch: &Scratch) -> u32 {
 /// Returns whether a page has the furniture of a site's pages.
 fn is_furnished(page: &Page<'_>, facts: &PageFacts) -> bool {
     page.status == 200 && facts.furnished
+}
+
+/// Returns whether the page asks for a log-in and refuses nothing else. A refusing status outweighs the words.
+fn is_gate(page: &Page<'_>, scratch: &Scratch) -> bool {
+    let has_form = scratch.facts.password || scratch.facts.asks_identity;
+    scratch.weighing.is_gate(has_form) && !matches!(page.status, 403 | 429 | 451)
 }
 
 /// Returns whether HTTP authentication responds. It refuses in the same words as block pages.
@@ -242,7 +260,14 @@ fn decides_block(table: &RuleTable, found: &CollectedEvidence, rule: &Rule, opti
 }
 
 /// Fills in the verdict from the evidence.
-fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch: &Scratch, verdict: &mut Verdict) {
+fn weigh(
+    table: &RuleTable,
+    page: &Page<'_>,
+    (context, least): (&ReadContext, u32),
+    scratch: &Scratch,
+    verdict: &mut Verdict,
+) {
+    let options = &context.options;
     let holding = || scratch.found.held.iter().map(|&index| (index, &table.rules[index as usize]));
     let strongest = |of: &dyn Fn(&Rule) -> bool| {
         holding().filter(|(_, r)| of(r)).min_by_key(|(index, r)| (r.grade, r.vendor.is_none(), *index)).map(|(_, r)| r)
@@ -251,8 +276,25 @@ fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch:
     let decides = |r: &Rule| decides_block(table, &scratch.found, r, options);
     let block = strongest(&decides);
     let queue = first(&|g| g == Grade::Queue);
+    let failure = first(&|g| g == Grade::Failure);
     let refused = matches!(page.status, 403 | 429 | 451);
+    let of_words = |rule: &Rule| rule.vendor.is_none() && matches!(rule.grade, Grade::Title | Grade::Sentence);
+    let fails = |rule: &&Rule| match block {
+        Some(block) if rule.vendor.is_none() => of_words(block),
+        block => block.is_none_or(|block| block.grade != Grade::Mitigated),
+    };
+    let content = first(&|g| g == Grade::Content);
     match (block, queue) {
+        _ if content.is_some() => content.into_iter().for_each(|rule| decided_by(table, rule, verdict)),
+        _ if failure.filter(fails).is_some() => {
+            verdict.is_server_error = true;
+            failure.into_iter().for_each(|rule| decided_by(table, rule, verdict));
+        }
+        (None, None) if scratch.weighing.is_failure() => {
+            verdict.is_server_error = true;
+            verdict.confidence = 0.8;
+            verdict.rule = Some(Arc::from(cues::RULE));
+        }
         (Some(b), q) if q.is_none() || b.grade == Grade::Mitigated => {
             verdict.is_blocked = true;
             let challenges = holding().any(|(_, r)| decides(r) && !r.refusal);
@@ -273,7 +315,7 @@ fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch:
             verdict.confidence = scratch.weighing.confidence();
             verdict.rule = Some(Arc::from(cues::RULE));
         }
-        _ if scratch.weighing.confidence() >= options.block_threshold => {
+        _ if scratch.weighing.confidence() >= options.block_threshold && !is_gate(page, scratch) => {
             verdict.is_blocked = true;
             verdict.block_type = Some(scratch.weighing.kind());
             verdict.confidence = scratch.weighing.confidence();
@@ -289,23 +331,27 @@ fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch:
         }
         _ => {}
     }
-    verdict.network_block = verdict.is_blocked && verdict.vendor.is_none() && scratch.weighing.is_network();
+    let by_product = holding().any(|(_, rule)| rule.network);
+    verdict.network_block =
+        verdict.is_blocked && (by_product || verdict.vendor.is_none() && scratch.weighing.is_network());
     verdict.has_paywall = first(&|g| g == Grade::Paywall).is_some();
     if !verdict.is_html {
         return;
     }
     verdict.soft_404 = (200..300).contains(&page.status) && first(&|g| g == Grade::NotFound).is_some();
-    verdict.has_login_wall = scratch.facts.password
-        && verdict.text_complete
-        && verdict.text_chars < LOGIN_WALL_CHARS
-        && matches!((page.url, page.final_url), (Some(asked), Some(got)) if asked != got);
-    if verdict.is_blocked || verdict.is_queued {
+    verdict.has_login_wall = !verdict.is_blocked && is_login_wall(page, scratch);
+    verdict.is_login_redirect = verdict.has_login_wall && login_address::is_led_to(page);
+    if verdict.is_blocked || verdict.is_queued || verdict.is_server_error || content.is_some() {
         return;
     }
-    if !is_thin(verdict, &scratch.facts) {
+    if !is_thin(verdict, &scratch.facts, least) {
         return;
     }
     let facts = &scratch.facts;
+    // Scripts may fill in a form that asks for a password, but no content.
+    if verdict.has_login_wall && facts.inputs > 0 && verdict.text_chars > 0 {
+        return;
+    }
     let is_cut = verdict.bytes as usize >= options.max_bytes;
     // Nothing is known about content beyond the limit of bytes, but without any text there is none.
     if is_cut && !facts.body {
@@ -329,14 +375,40 @@ fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch:
     }
 }
 
+/// Returns whether a page asks for a log-in in place of the content: it came from a log-in address, it says so before all
+/// else, or it is a form for a password and nothing else.
+fn is_login_wall(page: &Page<'_>, scratch: &Scratch) -> bool {
+    let facts = &scratch.facts;
+    if !facts.complete || facts.visible.chars >= LOGIN_WALL_CHARS {
+        return false;
+    }
+    let asks = facts.inputs > 0 && (facts.password || facts.asks_identity);
+    let is_bare = facts.visible.chars <= BARE_LOGIN_CHARS && facts.links <= BARE_LOGIN_LINKS;
+    let says = scratch.weighing.is_gate(facts.password || facts.asks_identity);
+    let is_elsewhere = matches!((page.url, page.final_url), (Some(asked), Some(got)) if asked != got);
+    page.status == 401
+        || login_address::is_led_to(page) && (asks || says)
+        || facts.password && (is_elsewhere || says || is_bare)
+        || says && is_bare
+}
+
+/// Returns the visible characters from which on a page of this host is content.
+fn least_chars(context: &ReadContext, page: &Page<'_>) -> u32 {
+    if context.min_chars.is_empty() {
+        return CONTENT_CHARS;
+    }
+    let host = page.final_url.or(page.url).and_then(host).map(str::to_ascii_lowercase);
+    host.and_then(|host| context.min_chars.get(&*host)).copied().unwrap_or(CONTENT_CHARS)
+}
+
 /// Returns whether an unblocked page has next to nothing to read.
-fn is_thin(verdict: &Verdict, facts: &PageFacts) -> bool {
+fn is_thin(verdict: &Verdict, facts: &PageFacts, least: u32) -> bool {
     let has_noscript = speaks_without_scripts(facts);
     verdict.is_html
-        && !(verdict.is_blocked || verdict.is_queued)
+        && !(verdict.is_blocked || verdict.is_queued || verdict.is_server_error)
         // Reading stops early in a page of very many tags, which shows nothing if it has shown nothing so far.
         && (verdict.text_complete || verdict.text_chars == 0)
-        && verdict.text_chars < CONTENT_CHARS
+        && verdict.text_chars < least
         && !has_noscript
 }
 
@@ -380,6 +452,7 @@ fn read_thin(
         (verdict.has_spa, verdict.is_empty) = (false, true);
         (verdict.framework, verdict.vendor, verdict.rule) = (None, None, None);
         (verdict.grade, verdict.confidence) = (None, 0.0);
+        verdict.has_login_wall |= login_address::is_login(&target) && !page.url.is_some_and(login_address::is_login);
         verdict.redirect = Some(target);
         return;
     }
@@ -395,6 +468,17 @@ fn read_thin(
     let cues = |index: &&u16| cue(index);
     let mut found = scratch.found.touched.iter().filter(cues).map(|index| &*table.rules[*index as usize].id);
     verdict.block_cues = found.clone().next().is_some();
+    // A browser would show what a page without anything to run shows already, and an application's shell has an
+    // element to fill and nothing to say.
+    let facts = &scratch.facts;
+    let is_unfilled = verdict.rule.as_deref().is_some_and(|rule| TEMPLATES.contains(&rule));
+    let is_filled = !is_unfilled && facts.mounts == 0 && (facts.components == 0 || facts.inputs > 0);
+    let says = || short_text::says_something(scratch, verdict.framework.is_some());
+    if verdict.has_spa && is_filled && !verdict.block_cues && says() {
+        (verdict.has_spa, verdict.framework) = (false, None);
+        (verdict.vendor, verdict.rule, verdict.grade, verdict.confidence) = (None, None, None, 0.0);
+        return;
+    }
     if !verdict.is_empty {
         return;
     }
@@ -404,6 +488,9 @@ fn read_thin(
     verdict.is_empty = is_doubted || !short_text::is_content(scratch);
     verdict.block_cues &= verdict.is_empty;
 }
+
+/// The shipped rules for templates that a script has not filled yet: their sentences are no content.
+const TEMPLATES: [&str; 2] = ["spa-template", "spa-named"];
 
 /// The shipped rule whose words errors and apologies contain, too.
 const CUE_WORDS: &str = "cue-words";

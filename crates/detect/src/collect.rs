@@ -22,7 +22,7 @@ use crate::rules::strength::Grade;
 use crate::rules::word_scan::WordHit;
 use crate::scratch::{CollectedEvidence, MatchPosition, Scratch};
 use crate::verdict::CONTENT_CHARS;
-use fetchwise_types::response::Page;
+use fetchwise_types::response::{Page, header};
 
 /// Minimum noscript characters of a page that counts as content ...
 const NOSCRIPT_CONTENT_CHARS: u32 = 400;
@@ -121,8 +121,9 @@ pub(super) fn vendor_bit(rule: &Rule) -> u128 {
 }
 
 /// Fills `scratch.lower`, and `scratch.decoded` where decoding is needed.
-pub(super) fn lower(content_type: Option<&str>, body: &[u8], scratch: &mut Scratch) -> Charset {
-    let charset = Charset::of(content_type, body);
+pub(super) fn lower(page: &Page<'_>, body: &[u8], scratch: &mut Scratch) -> Charset {
+    let host = page.final_url.or(page.url).and_then(host);
+    let charset = Charset::of(header(page.headers, "content-type"), body).or_guessed(body, host);
     let body = &body[charset.bom..];
     scratch.lower.clear();
     scratch.decoded.clear();
@@ -184,7 +185,7 @@ pub(super) fn read_headers(table: &RuleTable, page: &Page<'_>, found: &mut Colle
 }
 
 /// Returns the host of a URL, without user info and port.
-fn host(url: &str) -> Option<&str> {
+pub(super) fn host(url: &str) -> Option<&str> {
     let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
     let host = authority.rsplit_once('@').map_or(authority, |(_, h)| h);
     Some(host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |(h, _)| h))

@@ -40,6 +40,9 @@ impl Verdict {
             let (vendor, rule) = (self.vendor.as_deref().map(Into::into), self.rule.as_deref().map(Into::into));
             return Outcome::Blocked(Block::new(kind, vendor, rule));
         }
+        if self.is_server_error && !matches!(page.status, 404 | 410 | 429 | 451) {
+            return Outcome::ServerError;
+        }
         match page.status {
             304 => Outcome::Empty,
             status @ (204 | 205) => Outcome::Http(status),
@@ -53,7 +56,9 @@ impl Verdict {
 
     /// Returns the outcome of a page with a success status.
     fn readable(&self) -> Outcome {
-        if self.is_undecoded {
+        if self.is_login_redirect {
+            Outcome::LoginWall
+        } else if self.is_undecoded {
             Outcome::Undecoded
         } else if let Some(to) = &self.redirect {
             Outcome::Redirect { to: to.clone() }
@@ -81,6 +86,8 @@ impl Verdict {
                 | Outcome::Shell { .. }
                 | Outcome::Queued
                 | Outcome::Redirect { .. }
+                | Outcome::ServerError
+                | Outcome::LoginWall
                 | Outcome::Undecoded,
                 _,
             ) => Some(self.reason()),

@@ -29,6 +29,9 @@ const TOKENS_FREE: usize = 8 * 1024;
 /// ... which grows by one token per this number of bytes.
 const BYTES_PER_TOKEN: usize = 40;
 
+/// Maximum bytes between a `<noscript>` and a style in it that shows what is hidden.
+const NOSCRIPT_STYLE: usize = 256;
+
 /// Facts about a page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageFacts {
@@ -36,6 +39,8 @@ pub(crate) struct PageFacts {
     pub(crate) visible: VisibleText,
     /// Characters inside `<noscript>`.
     pub(crate) noscript: VisibleText,
+    /// A style inside noscript shows what is hidden from readers with scripts.
+    pub(crate) shows_without_scripts: bool,
     /// The noscript text mentions scripts, as a demand for them does.
     pub(crate) demands_scripts: bool,
     /// Whether the pass reached the end of the page.
@@ -57,6 +62,7 @@ pub(crate) struct PageFacts {
     /// The `<body>` tag was read.
     pub(crate) body: bool,
     pub(crate) inputs: u32,
+    pub(crate) forms: u32,
     pub(crate) frames: u32,
     /// Scripts that run, inline or loaded.
     pub(crate) scripts: u32,
@@ -167,7 +173,7 @@ impl PageFacts {
                 self.asks_message |= memchr::memmem::find(attrs, b"captcha").is_none();
             }
             Tag::Select => self.inputs += 1,
-            Tag::Iframe | Tag::Frame | Tag::Object | Tag::Embed | Tag::Video | Tag::Audio => self.frames += 1,
+            Tag::Form => self.forms += 1,
             Tag::Component if place == PagePart::Code => self.components += 1,
             Tag::Body => self.body = true,
             _ => {}
@@ -267,6 +273,7 @@ impl TokenVisitor for FactsReader<'_> {
         facts.scripts += u32::from(tag == Tag::Script && !json);
         if tag.is_counted() {
             facts.count(tag, self.text, open.name_end..open.attrs_end, place);
+            facts.frames += u32::from(open.shown && is_frame(tag));
             facts.shown += u32::from(open.shown && shows(tag, &self.text[open.name_end..open.attrs_end]));
         }
     }
@@ -286,6 +293,12 @@ impl TokenVisitor for FactsReader<'_> {
                 let literal = redirect::literal_in(&self.text[start..end]);
                 self.facts.sent_to = literal.map(|range| start + range.start..start + range.end);
             }
+        }
+        if element == RawText::Style && !self.facts.shows_without_scripts {
+            let style = &self.text[start..end];
+            self.facts.shows_without_scripts = in_noscript(&self.text[start.saturating_sub(NOSCRIPT_STYLE)..start])
+                && memmem::find(style, b"display").is_some()
+                && memmem::find(style, b"block").is_some();
         }
         match place {
             // Beyond this amount of text the pass may have stopped earlier, so the title must not count.
@@ -368,9 +381,14 @@ impl<F: FnMut(usize, PagePart, u32)> TokenVisitor for PartLocator<'_, F> {
     fn raw(&mut self, _place: PagePart, _element: RawText, _start: usize, _end: usize) {}
 }
 
+/// Returns whether an element is a frame or a player.
+fn is_frame(tag: Tag) -> bool {
+    matches!(tag, Tag::Iframe | Tag::Frame | Tag::Object | Tag::Embed | Tag::Video | Tag::Audio)
+}
+
 /// Returns whether an element is a picture, a player or a frame larger than a dot.
 fn shows(tag: Tag, attrs: &[u8]) -> bool {
-    if !matches!(tag, Tag::Img | Tag::Iframe | Tag::Frame | Tag::Object | Tag::Embed | Tag::Video | Tag::Audio) {
+    if tag != Tag::Img && !is_frame(tag) {
         return false;
     }
     let dot = |(name, value): (&[u8], &[u8])| match name {

@@ -274,7 +274,7 @@ fn short_pages_with_something_to_see_or_to_fill_in_are_not_empty() {
         assert!(!verdict.is_empty && !verdict.is_blocked && !verdict.has_spa, "{page}: {verdict:?}");
     }
     for page in [
-        "<p>Sunset</p>",
+        "<a href=/s>Sunset</a> <a href=/b>Beach</a>",
         "<img src=dot.gif width=1 height=1>",
         "<noscript><img src=count.gif></noscript>",
         "<div hidden><img src=sunset.jpg></div>",
