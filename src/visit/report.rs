@@ -114,7 +114,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             Some(_) if retries || is_limit && kind == Some(ErrorKind::ServerError) || effect == PaceEffect::Doubt => {
                 0.0
             }
-            // The server says that it failed, whoever asks.
+            // The server says that it failed, so no fetcher caused it.
             Some(_) if answer.outcome == Outcome::ServerError => 0.0,
             Some(error) => error.kind().map_or(1.0, ErrorKind::weight),
         };

@@ -48,8 +48,11 @@ impl Group {
     }
 }
 
+/// A group, a name, and whether a page of the group counts.
+type Measure = (Group, &'static str, fn(&Verdict) -> bool);
+
 /// What is counted of a group.
-const MEASURES: [(Group, &str, fn(&Verdict) -> bool); 15] = [
+const MEASURES: [Measure; 15] = [
     (Group::Vendor, "blocks of vendors found", is_found),
     (Group::SiteBuilt, "blocks that a site built found", is_found),
     (Group::Network, "pages of networks found", is_found),

@@ -42,6 +42,8 @@ const FURNISHED_CHARS: u32 = 250;
 const FURNISHED_LINKS: u32 = 4;
 /// Minimum characters of hidden text that count as content that a script only has to show.
 const HIDDEN_CONTENT: usize = 1_000;
+/// Confidence of a failure that cues indicate.
+const FAILURE_CONFIDENCE: f32 = 0.8;
 /// Rules of words with at most this limit of visible characters are vague. They prove nothing where something else
 /// explains the words: a form that asks who the visitor is, or status 404.
 const VAGUE_CHARS: u32 = 500;
@@ -54,14 +56,7 @@ pub(super) fn inspect(
     scratch: &mut Scratch,
     explain: bool,
 ) -> Verdict {
-    scratch.found.clear(table.rules.len());
-    scratch.title.clear();
-    scratch.folded_title.clear();
-    scratch.folded.clear();
-    scratch.text_hash = 0;
-    (scratch.meanings, scratch.all_meanings) = (0, 0);
-    scratch.frame_words.clear();
-    scratch.weighing.clear();
+    scratch.forget(table.rules.len());
     let shortened = without_long_raw(page.body, context.options.max_bytes);
     let whole = shortened.as_deref().unwrap_or(page.body);
     let body = &whole[..whole.len().min(context.options.max_bytes)];
@@ -79,48 +74,15 @@ pub(super) fn inspect(
     let mut presence = 0;
     if verdict.is_html {
         presence = read_body(context, table, charset, body, scratch);
-        verdict.text_chars = scratch.facts.visible.chars;
-        verdict.text_complete = scratch.facts.complete;
-        verdict.noscript_chars = scratch.facts.noscript.chars;
-        if verdict.text_chars == 0 {
-            verdict.text_chars = text_in_waiting(scratch);
-        }
-        let facts = &scratch.facts;
-        let rest = scratch.lower.get(facts.end..).unwrap_or_default();
-        verdict.high_script_ratio = (facts.script_bytes + script_bytes(context, rest)) * 2 > scratch.lower.len();
+        count_text(context, scratch, &mut verdict);
     } else {
         scratch.facts.forget();
     }
-    for n in 0..scratch.found.touched.len() {
-        let index = scratch.found.touched[n];
-        if holds(&table.rules[index as usize], scratch.found.bits[index as usize], page, scratch) {
-            scratch.found.held.push(index);
-        }
-    }
+    test_rules(table, page, scratch);
     read_words(table, scratch);
-    let is_wording = |rule: &Rule| rule.vendor.is_none() && matches!(rule.grade, Grade::Title | Grade::Sentence);
-    let held = || scratch.found.held.iter().map(|&index| &table.rules[index as usize]);
-    let is_about = table.vocabulary.is_about(scratch.meanings);
-    let has_failed = table.concepts.may_have_failed(scratch.meanings);
-    let by_words = !held().any(|rule| rule.grade.blocks() && !is_wording(rule));
-    let may_ask = table.concepts.may_ask_for_login(scratch.all_meanings);
-    let doubtful = (is_about || has_failed || may_ask) && by_words;
-    let names_product = held().any(|rule| rule.grade == Grade::Network);
-    let may_be_block = verdict.is_html
-        && !asks_for_credentials(page)
-        && (table.concepts.may_be_block(scratch.meanings) || names_product || may_ask);
-    let is_decided = held().any(|rule| decides_block(table, &scratch.found, rule, &context.options));
-    let is_named = table.concepts.may_be_of_network(scratch.meanings) && by_words;
-    let cues_count = may_be_block && (doubtful || is_named || !is_decided);
-    if cues_count {
-        weigh_cues(context, table, page, charset, scratch);
-        // Articles about block pages, failures and log-ins use the same words.
-        if doubtful && (scratch.weighing.is_about_blocks() || scratch.weighing.is_failure() || is_gate(page, scratch)) {
-            scratch.found.held.retain(|&index| !is_wording(&table.rules[index as usize]));
-        }
-    }
+    let (may_be_block, cues_count) = read_cues(context, table, page, (charset, verdict.is_html), scratch);
     let least = least_chars(context, page);
-    weigh(table, page, (context, least), scratch, &mut verdict);
+    Evidence { context, table, page, scratch, least }.judge(&mut verdict);
     verdict.text_hash = scratch.text_hash;
     if verdict.grade != Some(Grade::Content) && is_thin(&verdict, &scratch.facts, least) {
         read_thin(table, page, (charset, body), scratch, &mut verdict);
@@ -139,6 +101,65 @@ pub(super) fn inspect(
         verdict.waf = Vendors { names: Some(Arc::clone(&table.vendors)), bits: presence };
     }
     verdict
+}
+
+/// Fills in the amounts of text and script.
+fn count_text(context: &ReadContext, scratch: &Scratch, verdict: &mut Verdict) {
+    let facts = &scratch.facts;
+    verdict.text_chars = facts.visible.chars;
+    verdict.text_complete = facts.complete;
+    verdict.noscript_chars = facts.noscript.chars;
+    if verdict.text_chars == 0 {
+        verdict.text_chars = text_in_waiting(scratch);
+    }
+    let rest = scratch.lower.get(facts.end..).unwrap_or_default();
+    verdict.high_script_ratio = (facts.script_bytes + script_bytes(context, rest)) * 2 > scratch.lower.len();
+}
+
+/// Keeps the rules that hold on the page.
+fn test_rules(table: &RuleTable, page: &Page<'_>, scratch: &mut Scratch) {
+    for n in 0..scratch.found.touched.len() {
+        let index = scratch.found.touched[n];
+        if holds(&table.rules[index as usize], scratch.found.bits[index as usize], page, scratch) {
+            scratch.found.held.push(index);
+        }
+    }
+}
+
+/// Returns whether a rule knows no more than words, which articles use, too.
+fn is_wording(rule: &Rule) -> bool {
+    rule.vendor.is_none() && matches!(rule.grade, Grade::Title | Grade::Sentence)
+}
+
+/// Adds up the cues of a page if they count, and drops the rules of words that they explain. Returns whether its words may
+/// be those of a block, and whether the cues count.
+fn read_cues(
+    context: &ReadContext,
+    table: &RuleTable,
+    page: &Page<'_>,
+    (charset, is_html): (Charset, bool),
+    scratch: &mut Scratch,
+) -> (bool, bool) {
+    let held = || scratch.found.held.iter().map(|&index| &table.rules[index as usize]);
+    let by_words = !held().any(|rule| rule.grade.blocks() && !is_wording(rule));
+    let may_ask = table.concepts.may_ask_for_login(scratch.all_meanings);
+    let has_failed = table.concepts.may_have_failed(scratch.meanings);
+    let doubtful = (table.vocabulary.is_about(scratch.meanings) || has_failed || may_ask) && by_words;
+    let is_named = table.concepts.may_be_of_network(scratch.meanings) && by_words;
+    let names_product = held().any(|rule| rule.grade == Grade::Network);
+    let may_be_block = is_html
+        && !asks_for_credentials(page)
+        && (table.concepts.may_be_block(scratch.meanings) || names_product || may_ask);
+    let is_decided = held().any(|rule| decides_block(table, &scratch.found, rule, &context.options));
+    let cues_count = may_be_block && (doubtful || is_named || !is_decided);
+    if cues_count {
+        weigh_cues(context, table, page, charset, scratch);
+        // Articles about block pages, failures and log-ins use the same words.
+        if doubtful && (scratch.weighing.is_about_blocks() || scratch.weighing.is_failure() || is_gate(page, scratch)) {
+            scratch.found.held.retain(|&index| !is_wording(&table.rules[index as usize]));
+        }
+    }
+    (may_be_block, cues_count)
 }
 
 /// Adds up the cues of a block. Must run after the rules were tested.
@@ -176,7 +197,7 @@ fn is_undecoded(page: &Page<'_>, body: &[u8]) -> bool {
     sniff::is_undecoded(media_type(page.headers), encoding, page.final_url.or(page.url), body)
 }
 
-/// Returns the characters of a page without visible text that are there for a reader all the same: what noscript has
+/// Returns the characters of a page without visible text that are there for a reader anyway: what noscript has
 /// for those without scripts, and what a server sends in a hidden element for React to move.
 fn text_in_waiting(scratch: &Scratch) -> u32 {
     let facts = &scratch.facts;
@@ -259,125 +280,148 @@ fn decides_block(table: &RuleTable, found: &CollectedEvidence, rule: &Rule, opti
     rule.grade.blocks() && rule.confidence >= options.block_threshold && !is_explained()
 }
 
-/// Fills in the verdict from the evidence.
-fn weigh(
-    table: &RuleTable,
-    page: &Page<'_>,
-    (context, least): (&ReadContext, u32),
-    scratch: &Scratch,
-    verdict: &mut Verdict,
-) {
-    let options = &context.options;
-    let holding = || scratch.found.held.iter().map(|&index| (index, &table.rules[index as usize]));
-    let strongest = |of: &dyn Fn(&Rule) -> bool| {
-        holding().filter(|(_, r)| of(r)).min_by_key(|(index, r)| (r.grade, r.vendor.is_none(), *index)).map(|(_, r)| r)
-    };
-    let first = |of: &dyn Fn(Grade) -> bool| strongest(&|r| of(r.grade));
-    let decides = |r: &Rule| decides_block(table, &scratch.found, r, options);
-    let block = strongest(&decides);
-    let queue = first(&|g| g == Grade::Queue);
-    let failure = first(&|g| g == Grade::Failure);
-    let refused = matches!(page.status, 403 | 429 | 451);
-    let of_words = |rule: &Rule| rule.vendor.is_none() && matches!(rule.grade, Grade::Title | Grade::Sentence);
-    let fails = |rule: &&Rule| match block {
-        Some(block) if rule.vendor.is_none() => of_words(block),
-        block => block.is_none_or(|block| block.grade != Grade::Mitigated),
-    };
-    let content = first(&|g| g == Grade::Content);
-    match (block, queue) {
-        _ if content.is_some() => content.into_iter().for_each(|rule| decided_by(table, rule, verdict)),
-        _ if failure.filter(fails).is_some() => {
+/// The evidence found in a page, to be weighed.
+struct Evidence<'a> {
+    context: &'a ReadContext,
+    table: &'a RuleTable,
+    page: &'a Page<'a>,
+    scratch: &'a Scratch,
+    /// The visible characters from which on the page is content.
+    least: u32,
+}
+
+impl Evidence<'_> {
+    /// Returns the rules that hold.
+    fn holding(&self) -> impl Iterator<Item = (u16, &Rule)> {
+        self.scratch.found.held.iter().map(|&index| (index, &self.table.rules[index as usize]))
+    }
+
+    fn strongest(&self, of: impl Fn(&Rule) -> bool) -> Option<&Rule> {
+        let key = |(index, rule): &(u16, &Rule)| (rule.grade, rule.vendor.is_none(), *index);
+        self.holding().filter(|(_, rule)| of(rule)).min_by_key(key).map(|(_, rule)| rule)
+    }
+
+    fn first(&self, grade: Grade) -> Option<&Rule> {
+        self.strongest(|rule| rule.grade == grade)
+    }
+
+    fn decides(&self, rule: &Rule) -> bool {
+        decides_block(self.table, &self.scratch.found, rule, &self.context.options)
+    }
+
+    /// Fills in the verdict.
+    fn judge(&self, verdict: &mut Verdict) {
+        let (page, scratch) = (self.page, self.scratch);
+        match self.first(Grade::Content) {
+            Some(content) => decided_by(self.table, content, verdict),
+            None => self.decide(verdict),
+        }
+        let by_product = self.holding().any(|(_, rule)| rule.network);
+        verdict.network_block =
+            verdict.is_blocked && (by_product || verdict.vendor.is_none() && scratch.weighing.is_network());
+        verdict.has_paywall = self.first(Grade::Paywall).is_some();
+        if !verdict.is_html {
+            return;
+        }
+        verdict.soft_404 = (200..300).contains(&page.status) && self.first(Grade::NotFound).is_some();
+        verdict.has_login_wall = !verdict.is_blocked && asks_for_login(page, scratch);
+        verdict.is_login_redirect = verdict.has_login_wall && login_address::is_led_to(page);
+        if verdict.grade != Some(Grade::Content) && is_thin(verdict, &scratch.facts, self.least) {
+            self.judge_thin(verdict);
+        }
+    }
+
+    /// Decides between a failure, a block, a waiting room and none of them.
+    fn decide(&self, verdict: &mut Verdict) {
+        let (table, weighing) = (self.table, &self.scratch.weighing);
+        let block = self.strongest(|rule| self.decides(rule));
+        let queue = self.first(Grade::Queue);
+        // A title that any server may write is weaker than what only a vendor writes.
+        let failure = self.first(Grade::Failure).filter(|failure| match block {
+            Some(block) if failure.vendor.is_none() => is_wording(block),
+            block => block.is_none_or(|block| block.grade != Grade::Mitigated),
+        });
+        let by_cues = weighing.confidence() >= self.context.options.block_threshold;
+        if let Some(failure) = failure {
             verdict.is_server_error = true;
-            failure.into_iter().for_each(|rule| decided_by(table, rule, verdict));
+            return decided_by(table, failure, verdict);
         }
-        (None, None) if scratch.weighing.is_failure() => {
-            verdict.is_server_error = true;
-            verdict.confidence = 0.8;
-            verdict.rule = Some(Arc::from(cues::RULE));
-        }
-        (Some(b), q) if q.is_none() || b.grade == Grade::Mitigated => {
-            verdict.is_blocked = true;
-            let challenges = holding().any(|(_, r)| decides(r) && !r.refusal);
-            verdict.block_type = Some(if challenges { BlockKind::Challenge } else { BlockKind::Refusal });
-            decided_by(table, b, verdict);
-            if b.vendor.is_none() {
-                let named =
-                    holding().find(|(_, r)| (r.grade.blocks() || r.grade == Grade::Refusal) && r.vendor.is_some());
-                verdict.vendor = named.and_then(|(_, r)| table.vendor(r.vendor));
+        match (block, queue) {
+            (None, None) if weighing.is_failure() => {
+                decided_by_cues(FAILURE_CONFIDENCE, verdict);
+                verdict.is_server_error = true;
             }
-        }
-        (_, Some(queue)) => {
-            verdict.is_queued = true;
-            decided_by(table, queue, verdict);
-        }
-        _ if scratch.weighing.confidence() >= options.block_threshold && scratch.weighing.is_queue() => {
-            verdict.is_queued = true;
-            verdict.confidence = scratch.weighing.confidence();
-            verdict.rule = Some(Arc::from(cues::RULE));
-        }
-        _ if scratch.weighing.confidence() >= options.block_threshold && !is_gate(page, scratch) => {
-            verdict.is_blocked = true;
-            verdict.block_type = Some(scratch.weighing.kind());
-            verdict.confidence = scratch.weighing.confidence();
-            verdict.rule = Some(Arc::from(cues::RULE));
-        }
-        _ if refused => {
-            verdict.is_blocked = true;
-            verdict.block_type = Some(BlockKind::Refusal);
-            verdict.confidence = 0.9;
-            if let Some(refusal) = first(&|g| g == Grade::Refusal) {
-                decided_by(table, refusal, verdict);
+            (Some(block), queue) if queue.is_none() || block.grade == Grade::Mitigated => self.block_by(block, verdict),
+            (_, Some(queue)) => {
+                verdict.is_queued = true;
+                decided_by(table, queue, verdict);
             }
+            _ if by_cues && weighing.is_queue() => {
+                decided_by_cues(weighing.confidence(), verdict);
+                verdict.is_queued = true;
+            }
+            _ if by_cues && !is_gate(self.page, self.scratch) => {
+                decided_by_cues(weighing.confidence(), verdict);
+                verdict.is_blocked = true;
+                verdict.block_type = Some(weighing.kind());
+            }
+            _ if matches!(self.page.status, 403 | 429 | 451) => {
+                verdict.is_blocked = true;
+                verdict.block_type = Some(BlockKind::Refusal);
+                verdict.confidence = 0.9;
+                self.first(Grade::Refusal).into_iter().for_each(|refusal| decided_by(table, refusal, verdict));
+            }
+            _ => {}
         }
-        _ => {}
     }
-    let by_product = holding().any(|(_, rule)| rule.network);
-    verdict.network_block =
-        verdict.is_blocked && (by_product || verdict.vendor.is_none() && scratch.weighing.is_network());
-    verdict.has_paywall = first(&|g| g == Grade::Paywall).is_some();
-    if !verdict.is_html {
-        return;
-    }
-    verdict.soft_404 = (200..300).contains(&page.status) && first(&|g| g == Grade::NotFound).is_some();
-    verdict.has_login_wall = !verdict.is_blocked && is_login_wall(page, scratch);
-    verdict.is_login_redirect = verdict.has_login_wall && login_address::is_led_to(page);
-    if verdict.is_blocked || verdict.is_queued || verdict.is_server_error || content.is_some() {
-        return;
-    }
-    if !is_thin(verdict, &scratch.facts, least) {
-        return;
-    }
-    let facts = &scratch.facts;
-    // Scripts may fill in a form that asks for a password, but no content.
-    if verdict.has_login_wall && facts.inputs > 0 && verdict.text_chars > 0 {
-        return;
-    }
-    let is_cut = verdict.bytes as usize >= options.max_bytes;
-    // Nothing is known about content beyond the limit of bytes, but without any text there is none.
-    if is_cut && !facts.body {
-        verdict.is_empty = verdict.text_chars == 0;
-        return;
-    }
-    // Hidden text only has to be shown by a script.
-    if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 && verdict.text_chars > 0 {
-        return;
-    }
-    let spa = first(&|g| g == Grade::Spa).filter(|_| (facts.scripts > 0 || facts.components > 0) && !facts.moved);
-    match spa {
-        Some(rule) => {
-            verdict.has_spa = true;
-            decided_by(table, rule, verdict);
-            let named =
-                holding().filter(|(_, r)| r.grade == Grade::Spa && r.framework.is_some()).min_by_key(|(i, _)| *i);
-            verdict.framework = named.and_then(|(_, r)| r.framework.clone());
+
+    /// Makes the page a block by this rule.
+    fn block_by(&self, block: &Rule, verdict: &mut Verdict) {
+        verdict.is_blocked = true;
+        let challenges = self.holding().any(|(_, rule)| self.decides(rule) && !rule.refusal);
+        verdict.block_type = Some(if challenges { BlockKind::Challenge } else { BlockKind::Refusal });
+        decided_by(self.table, block, verdict);
+        if block.vendor.is_none() {
+            let names = |rule: &Rule| (rule.grade.blocks() || rule.grade == Grade::Refusal) && rule.vendor.is_some();
+            let named = self.holding().find(|(_, rule)| names(rule));
+            verdict.vendor = named.and_then(|(_, rule)| self.table.vendor(rule.vendor));
         }
-        None => verdict.is_empty = verdict.text_chars == 0 || !shows_something(facts),
+    }
+
+    /// Decides whether a page with next to nothing to read is a shell or empty.
+    fn judge_thin(&self, verdict: &mut Verdict) {
+        let facts = &self.scratch.facts;
+        // A log-in is delivered with its mark. No browser gets further.
+        if verdict.has_login_wall && verdict.text_chars > 0 {
+            return;
+        }
+        // Nothing is known about content beyond the limit of bytes, but without any text there is none.
+        let is_cut = verdict.bytes as usize >= self.context.options.max_bytes;
+        if is_cut && !facts.body {
+            verdict.is_empty = verdict.text_chars == 0;
+            return;
+        }
+        // Hidden text only has to be shown by a script.
+        if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 && verdict.text_chars > 0 {
+            return;
+        }
+        let may_fill = (facts.scripts > 0 || facts.components > 0) && !facts.moved;
+        match self.first(Grade::Spa).filter(|_| may_fill) {
+            Some(rule) => {
+                verdict.has_spa = true;
+                decided_by(self.table, rule, verdict);
+                let names = |rule: &Rule| rule.grade == Grade::Spa && rule.framework.is_some();
+                let named = self.holding().filter(|(_, rule)| names(rule)).min_by_key(|(index, _)| *index);
+                verdict.framework = named.and_then(|(_, rule)| rule.framework.clone());
+            }
+            None => verdict.is_empty = verdict.text_chars == 0 || !shows_something(facts),
+        }
     }
 }
 
 /// Returns whether a page asks for a log-in in place of the content: it came from a log-in address, it says so before all
 /// else, or it is a form for a password and nothing else.
-fn is_login_wall(page: &Page<'_>, scratch: &Scratch) -> bool {
+fn asks_for_login(page: &Page<'_>, scratch: &Scratch) -> bool {
     let facts = &scratch.facts;
     if !facts.complete || facts.visible.chars >= LOGIN_WALL_CHARS {
         return false;
@@ -502,6 +546,11 @@ fn sets_cookie(lower: &[u8]) -> bool {
         && [&b"document.cookie"[..], b"http-equiv=\"set-cookie", b"cookiestore.set"]
             .iter()
             .any(|how| memmem::find(lower, how).is_some())
+}
+
+fn decided_by_cues(confidence: f32, verdict: &mut Verdict) {
+    verdict.confidence = confidence;
+    verdict.rule = Some(Arc::from(cues::RULE));
 }
 
 fn decided_by(table: &RuleTable, rule: &Rule, verdict: &mut Verdict) {

@@ -354,7 +354,12 @@ mod tests {
         let (bytes, ..) = encoding_rs::WINDOWS_1251.encode(russian);
         let guessed = |host| Charset::of(Some("text/html"), &bytes).or_guessed(&bytes, host).encoding.name();
         assert_eq!(guessed(Some("list.example.ru")), "windows-1251");
-        assert_eq!(guessed(Some("203.0.113.7")), "windows-1251");
+        // No label of a host makes the guess fail.
+        for host in
+            [None, Some("203.0.113.7"), Some("LIST.EXAMPLE.RU"), Some(""), Some("xn--p1ai"), Some("b\u{fc}cher")]
+        {
+            assert_ne!(guessed(host), "UTF-8", "{host:?}");
+        }
         let declared = b"<meta charset=koi8-r>\xCF\xCF\xCF\xCF";
         assert_eq!(Charset::of(None, declared).or_guessed(declared, None).encoding.name(), "KOI8-R");
         let cut = "<p>caf\u{e9}".as_bytes();

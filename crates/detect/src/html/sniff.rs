@@ -87,7 +87,7 @@ pub(crate) fn is_undecoded(media_type: Option<&str>, encoding: Option<&str>, url
     if BINARY.iter().any(|magic| body.starts_with(magic)) {
         return false;
     }
-    // Brotli has no mark of its own.
+    // Brotli has no mark.
     let has_controls = |percent: usize| controls > 0 && controls * 100 >= head.len() * percent;
     has_controls(CONTROL_PERCENT) && (encoded || !looks_like_html(head) || has_controls(3 * CONTROL_PERCENT))
 }

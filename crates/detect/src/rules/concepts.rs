@@ -59,7 +59,7 @@ struct ConceptWhen {
 
 /// Meanings that a page must have to be read more closely. Each core concept has at least one of them; all other
 /// meanings occur in most pages.
-const HINTS: [&str; 26] = [
+const HINTS: [&str; 29] = [
     "robot",
     "captcha",
     "unusual",
@@ -86,6 +86,9 @@ const HINTS: [&str; 26] = [
     "maint",
     "letters",
     "automatic",
+    "barrier",
+    "owner",
+    "topic",
 ];
 
 /// The words and concepts of a rule table.
