@@ -60,6 +60,8 @@ const COMPRESSED: [&[u8]; 6] =
     [b"\x1F\x8B\x08", b"\x28\xB5\x2F\xFD", b"\x78\x01", b"\x78\x5E", b"\x78\x9C", b"\x78\xDA"];
 /// Endings of URLs whose files are compressed on purpose.
 const COMPRESSED_FILES: [&str; 5] = [".gz", ".tgz", ".svgz", ".br", ".zst"];
+/// Number of bytes at the beginning of a compressed body among which is a control character.
+const FIRST_BYTES: usize = 64;
 /// Minimum share of control characters, in percent, of a body that is no text in any encoding.
 const CONTROL_PERCENT: usize = 4;
 
@@ -78,9 +80,13 @@ pub(crate) fn is_undecoded(media_type: Option<&str>, encoding: Option<&str>, url
     if !is_text || body.is_empty() || COMPRESSED_FILES.iter().any(|ending| path.ends_with(ending)) {
         return false;
     }
+    let is_control = |byte: &u8| matches!(byte, 0..=8 | 0x0B | 0x0E..=0x1A | 0x1C..=0x1F | 0x7F);
+    // Text has none of them, and compressed bytes have some among the first.
+    if !body.iter().take(FIRST_BYTES).any(is_control) {
+        return false;
+    }
     let head = &body[..body.len().min(WINDOW)];
-    let is_control = |byte: &&u8| matches!(byte, 0..=8 | 0x0B | 0x0E..=0x1A | 0x1C..=0x1F | 0x7F);
-    let controls = head.iter().filter(is_control).count();
+    let controls = head.iter().filter(|byte| is_control(byte)).count();
     if COMPRESSED.iter().any(|magic| body.starts_with(magic)) {
         return controls > 0;
     }
