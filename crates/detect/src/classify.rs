@@ -142,7 +142,8 @@ fn read_cues(
 ) -> (bool, bool) {
     let held = || scratch.found.held.iter().map(|&index| &table.rules[index as usize]);
     let by_words = !held().any(|rule| rule.grade.blocks() && !is_wording(rule));
-    let may_ask = table.concepts.may_ask_for_login(scratch.all_meanings);
+    let is_short = scratch.facts.complete && scratch.facts.visible.chars < LOGIN_WALL_CHARS;
+    let may_ask = is_short && table.concepts.may_ask_for_login(scratch.all_meanings);
     let has_failed = table.concepts.may_have_failed(scratch.meanings);
     let doubtful = (table.vocabulary.is_about(scratch.meanings) || has_failed || may_ask) && by_words;
     let is_named = table.concepts.may_be_of_network(scratch.meanings) && by_words;
