@@ -378,7 +378,7 @@ export declare class Verdict {
   get status(): number
   /**
    * The outcome of the request, which takes the status into account: `content`, `blocked`, `shell`, `empty`,
-   * `redirect`, `queued` or `http`.
+   * `redirect`, `queued`, `server_error`, `login_wall`, `undecoded`, `network_block` or `http`.
    */
   get outcome(): string
   /** The reason, in one sentence for people. */

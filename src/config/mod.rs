@@ -26,10 +26,10 @@ pub use origin::{Origin, Problem, TextPosition};
 pub use router_table::{LearnedRoute, TableWarnings, learned_table, load_route_table, read_route_table};
 pub use secret::{Secret, without_password};
 pub use sections::{
-    BackoffConfig, BrowserConfig, CacheConfig, ConsentConfig, DetectConfig, DurabilityName, FetcherConfig, FleetConfig,
-    FleetScope, HttpConfig, IdentityConfig, IdentityHostConfig, ImportanceConfig, ImportanceMode, LogConfig,
-    NetworkConfig, PriorConfig, RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp, SigningBrowserScope,
-    SigningCoverage, SigningForm, SigningMode,
+    BackoffConfig, BrowserConfig, CacheConfig, ConsentConfig, DetectConfig, DetectHostConfig, DurabilityName,
+    FetcherConfig, FleetConfig, FleetScope, HttpConfig, IdentityConfig, IdentityHostConfig, ImportanceConfig,
+    ImportanceMode, LogConfig, NetworkConfig, PriorConfig, RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp,
+    SigningBrowserScope, SigningCoverage, SigningForm, SigningMode,
 };
 pub use sections::{PaceConfig, PaceHostConfig};
 pub use value::{CompactThreshold, CostConfig};

@@ -61,6 +61,16 @@ pub struct ScoringConfig {
 pub struct DetectConfig {
     /// Confidence from which on a page counts as blocked.
     pub block_threshold: Option<f64>,
+    /// Corrections for single hosts.
+    pub host: BTreeMap<String, DetectHostConfig>,
+}
+
+/// `[detect.host."NAME"]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DetectHostConfig {
+    /// Visible characters from which on a page of the host is content.
+    pub min_chars: Option<u32>,
 }
 
 /// Effect of recorded importance on evidence.

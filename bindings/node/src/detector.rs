@@ -355,7 +355,7 @@ impl Verdict {
     }
 
     /// The outcome of the request, which takes the status into account: `content`, `blocked`, `shell`, `empty`,
-    /// `redirect`, `queued` or `http`.
+    /// `redirect`, `queued`, `server_error`, `login_wall`, `undecoded`, `network_block` or `http`.
     #[napi(catch_unwind, getter)]
     pub fn outcome(&self) -> String {
         name(&self.read.outcome(&self.page())).to_owned()

@@ -30,5 +30,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         let counted = if found.counted { "counted" } else { "ignored" };
         println!("{counted}     {} in {}: {}", found.rule, found.place.name(), found.text);
     }
+    if let Some(cues) = &explanation.cues {
+        println!("cues        {} of {}", cues.sum, cues.threshold);
+        for cue in &cues.cues {
+            println!("{:>7}     {}: {}", cue.weight, cue.id, cue.text);
+        }
+    }
     Ok(())
 }

@@ -11,8 +11,8 @@ use memchr::memmem;
 
 use super::cues::CueInput;
 use crate::collect::{
-    NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_cue_words, read_headers, read_redirect,
-    read_refresh_header, read_words, script_bytes, vendor_bit, without_styles,
+    NO_LIMIT, host, lower, read_body, read_cue_words, read_headers, read_redirect, read_refresh_header, read_words,
+    script_bytes, speaks_without_scripts, vendor_bit, without_long_raw,
 };
 use crate::html::charset::Charset;
 use crate::html::page_facts::{HARDLY_ANY_TEXT, PageFacts};
@@ -21,6 +21,7 @@ use crate::rules::condition::ConditionInput;
 use super::verdict::{RuleMatch, Vendors, Verdict};
 use crate::cues;
 use crate::html::{redirect, sniff};
+use crate::login_address;
 use crate::options::{DetectorOptions, ReadContext};
 use crate::rules::compiled::{Rule, RuleTable};
 use crate::rules::strength::Grade;
@@ -32,12 +33,17 @@ use fetchwise_types::response::{Page, header, media_type};
 
 /// Visible characters below which a page with a password field may be a login form in front of the content.
 const LOGIN_WALL_CHARS: u32 = 600;
+/// Maximum visible characters and links of a page with a log-in and nothing else.
+const BARE_LOGIN_CHARS: u32 = 300;
+const BARE_LOGIN_LINKS: u32 = 12;
 /// Maximum visible characters of a block page with status 200 and the furniture of a site's pages ...
 const FURNISHED_CHARS: u32 = 250;
 /// ... and its maximum links, where words are the evidence.
 const FURNISHED_LINKS: u32 = 4;
 /// Minimum characters of hidden text that count as content that a script only has to show.
 const HIDDEN_CONTENT: usize = 1_000;
+/// Confidence of a failure that cues indicate.
+const FAILURE_CONFIDENCE: f32 = 0.8;
 /// Rules of words with at most this limit of visible characters are vague. They prove nothing where something else
 /// explains the words: a form that asks who the visitor is, or status 404.
 const VAGUE_CHARS: u32 = 500;
@@ -50,64 +56,36 @@ pub(super) fn inspect(
     scratch: &mut Scratch,
     explain: bool,
 ) -> Verdict {
-    scratch.found.clear(table.rules.len());
-    scratch.title.clear();
-    scratch.folded_title.clear();
-    scratch.folded.clear();
-    scratch.text_hash = 0;
-    (scratch.meanings, scratch.all_meanings) = (0, 0);
-    scratch.frame_words.clear();
-    scratch.weighing.clear();
-    let content_type = header(page.headers, "content-type");
-    let unstyled = without_styles(page.body, context.options.max_bytes, &context.finders);
-    let whole = unstyled.as_deref().unwrap_or(page.body);
+    scratch.forget(table.rules.len());
+    let shortened = without_long_raw(page.body, context.options.max_bytes);
+    let whole = shortened.as_deref().unwrap_or(page.body);
     let body = &whole[..whole.len().min(context.options.max_bytes)];
-    let charset = lower(content_type, body, scratch);
+    let charset = lower(page, body, scratch);
 
     let mut verdict = Verdict {
+        is_undecoded: !charset.needs_decoding() && is_undecoded(page, body),
         is_html: sniff::is_html(media_type(page.headers), &scratch.lower),
         bytes: u32::try_from(body.len()).unwrap_or(u32::MAX),
         text_complete: true,
         ..Verdict::default()
     };
+    verdict.is_html &= !verdict.is_undecoded;
     read_headers(table, page, &mut scratch.found);
     let mut presence = 0;
     if verdict.is_html {
         presence = read_body(context, table, charset, body, scratch);
-        verdict.text_chars = scratch.facts.visible.chars;
-        verdict.text_complete = scratch.facts.complete;
-        verdict.noscript_chars = scratch.facts.noscript.chars;
-        let facts = &scratch.facts;
-        let rest = scratch.lower.get(facts.end..).unwrap_or_default();
-        verdict.high_script_ratio = (facts.script_bytes + script_bytes(context, rest)) * 2 > scratch.lower.len();
+        count_text(context, scratch, &mut verdict);
     } else {
         scratch.facts.forget();
     }
     read_refresh_header(table, page, scratch);
-    for n in 0..scratch.found.touched.len() {
-        let index = scratch.found.touched[n];
-        if holds(&table.rules[index as usize], scratch.found.bits[index as usize], page, scratch) {
-            scratch.found.held.push(index);
-        }
-    }
+    test_rules(table, page, scratch);
     read_words(table, scratch);
-    let is_wording = |rule: &Rule| rule.vendor.is_none() && matches!(rule.grade, Grade::Title | Grade::Sentence);
-    let held = || scratch.found.held.iter().map(|&index| &table.rules[index as usize]);
-    let is_about = table.vocabulary.is_about(scratch.meanings);
-    let doubtful = is_about && !held().any(|rule| rule.grade.blocks() && !is_wording(rule));
-    let may_be_block = verdict.is_html && !asks_for_credentials(page) && table.concepts.may_be_block(scratch.meanings);
-    let is_decided = held().any(|rule| decides_block(table, &scratch.found, rule, &context.options));
-    let cues_count = may_be_block && (doubtful || !is_decided);
-    if cues_count {
-        weigh_cues(context, table, page, charset, scratch);
-        // Articles about block pages use the same words.
-        if doubtful && scratch.weighing.is_about_blocks() {
-            scratch.found.held.retain(|&index| !is_wording(&table.rules[index as usize]));
-        }
-    }
-    weigh(table, page, &context.options, scratch, &mut verdict);
+    let (may_be_block, cues_count) = read_cues(context, table, page, (charset, verdict.is_html), scratch);
+    let least = least_chars(context, page);
+    Evidence { context, table, page, scratch, least }.judge(&mut verdict);
     verdict.text_hash = scratch.text_hash;
-    if is_thin(&verdict) {
+    if verdict.grade != Some(Grade::Content) && is_thin(&verdict, &scratch.facts, least) {
         read_thin(table, page, (charset, body), scratch, &mut verdict);
     } else if is_bare(&verdict, page) {
         read_bare(page, (charset, body), scratch, &mut verdict);
@@ -126,6 +104,66 @@ pub(super) fn inspect(
         verdict.waf = Vendors { names: Some(Arc::clone(&table.vendors)), bits: presence };
     }
     verdict
+}
+
+/// Fills in the amounts of text and script.
+fn count_text(context: &ReadContext, scratch: &Scratch, verdict: &mut Verdict) {
+    let facts = &scratch.facts;
+    verdict.text_chars = facts.visible.chars;
+    verdict.text_complete = facts.complete;
+    verdict.noscript_chars = facts.noscript.chars;
+    if verdict.text_chars == 0 {
+        verdict.text_chars = text_in_waiting(scratch);
+    }
+    let rest = scratch.lower.get(facts.end..).unwrap_or_default();
+    verdict.high_script_ratio = (facts.script_bytes + script_bytes(context, rest)) * 2 > scratch.lower.len();
+}
+
+/// Keeps the rules that hold on the page.
+fn test_rules(table: &RuleTable, page: &Page<'_>, scratch: &mut Scratch) {
+    for n in 0..scratch.found.touched.len() {
+        let index = scratch.found.touched[n];
+        if holds(&table.rules[index as usize], scratch.found.bits[index as usize], page, scratch) {
+            scratch.found.held.push(index);
+        }
+    }
+}
+
+/// Returns whether a rule knows no more than words, which articles use, too.
+fn is_wording(rule: &Rule) -> bool {
+    rule.vendor.is_none() && matches!(rule.grade, Grade::Title | Grade::Sentence)
+}
+
+/// Adds up the cues of a page if they count, and drops the rules of words that they explain. Returns whether its words may
+/// be those of a block, and whether the cues count.
+fn read_cues(
+    context: &ReadContext,
+    table: &RuleTable,
+    page: &Page<'_>,
+    (charset, is_html): (Charset, bool),
+    scratch: &mut Scratch,
+) -> (bool, bool) {
+    let held = || scratch.found.held.iter().map(|&index| &table.rules[index as usize]);
+    let by_words = !held().any(|rule| rule.grade.blocks() && !is_wording(rule));
+    let is_short = scratch.facts.complete && scratch.facts.visible.chars < LOGIN_WALL_CHARS;
+    let may_ask = is_short && table.concepts.may_ask_for_login(scratch.all_meanings);
+    let has_failed = table.concepts.may_have_failed(scratch.meanings);
+    let doubtful = (table.vocabulary.is_about(scratch.meanings) || has_failed || may_ask) && by_words;
+    let is_named = table.concepts.may_be_of_network(scratch.meanings) && by_words;
+    let names_product = held().any(|rule| rule.grade == Grade::Network);
+    let may_be_block = is_html
+        && !asks_for_credentials(page)
+        && (table.concepts.may_be_block(scratch.meanings) || names_product || may_ask);
+    let is_decided = held().any(|rule| decides_block(table, &scratch.found, rule, &context.options));
+    let cues_count = may_be_block && (doubtful || is_named || !is_decided);
+    if cues_count {
+        weigh_cues(context, table, page, charset, scratch);
+        // Articles about block pages, failures and log-ins use the same words.
+        if doubtful && (scratch.weighing.is_about_blocks() || scratch.weighing.is_failure() || is_gate(page, scratch)) {
+            scratch.found.held.retain(|&index| !is_wording(&table.rules[index as usize]));
+        }
+    }
+    (may_be_block, cues_count)
 }
 
 /// Adds up the cues of a block. Must run after the rules were tested.
@@ -150,15 +188,44 @@ fn weigh_cues(context: &ReadContext, table: &RuleTable, page: &Page<'_>, charset
         facts: &scratch.facts,
         folded_title: &scratch.folded_title,
         has_known_words,
+        names_product: found.held.iter().any(|&index| table.rules[index as usize].grade == Grade::Network),
         kept: &mut scratch.kept,
         buffer: &mut scratch.buffer,
     };
     cues::weigh(table, read, &mut scratch.weighing);
 }
 
+/// Returns whether the body is still compressed.
+fn is_undecoded(page: &Page<'_>, body: &[u8]) -> bool {
+    let encoding = header(page.headers, "content-encoding");
+    sniff::is_undecoded(media_type(page.headers), encoding, page.final_url.or(page.url), body)
+}
+
+/// Returns the characters of a page without visible text that are there for a reader anyway: what noscript has
+/// for those without scripts, and what a server sends in a hidden element for React to move.
+fn text_in_waiting(scratch: &Scratch) -> u32 {
+    let facts = &scratch.facts;
+    if speaks_without_scripts(facts) {
+        return facts.noscript.chars;
+    }
+    let is_streamed =
+        || [&b"id=\"s:"[..], b"id='s:", b"id=s:"].iter().any(|id| memmem::find(&scratch.lower, id).is_some());
+    if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 && (facts.shows_without_scripts || is_streamed()) {
+        u32::try_from(facts.hidden).unwrap_or(u32::MAX)
+    } else {
+        0
+    }
+}
+
 /// Returns whether a page has the furniture of a site's pages.
 fn is_furnished(page: &Page<'_>, facts: &PageFacts) -> bool {
     page.status == 200 && facts.furnished
+}
+
+/// Returns whether the page asks for a log-in and refuses nothing else. A refusing status outweighs the words.
+fn is_gate(page: &Page<'_>, scratch: &Scratch) -> bool {
+    let has_form = scratch.facts.password || scratch.facts.asks_identity;
+    scratch.weighing.is_gate(has_form) && !matches!(page.status, 403 | 429 | 451)
 }
 
 /// Returns whether HTTP authentication responds. It refuses in the same words as block pages.
@@ -217,96 +284,180 @@ fn decides_block(table: &RuleTable, found: &CollectedEvidence, rule: &Rule, opti
     rule.grade.blocks() && rule.confidence >= options.block_threshold && !is_explained()
 }
 
-/// Fills in the verdict from the evidence.
-fn weigh(table: &RuleTable, page: &Page<'_>, options: &DetectorOptions, scratch: &Scratch, verdict: &mut Verdict) {
-    let holding = || scratch.found.held.iter().map(|&index| (index, &table.rules[index as usize]));
-    let strongest = |of: &dyn Fn(&Rule) -> bool| {
-        holding().filter(|(_, r)| of(r)).min_by_key(|(index, r)| (r.grade, r.vendor.is_none(), *index)).map(|(_, r)| r)
-    };
-    let first = |of: &dyn Fn(Grade) -> bool| strongest(&|r| of(r.grade));
-    let decides = |r: &Rule| decides_block(table, &scratch.found, r, options);
-    let block = strongest(&decides);
-    let queue = first(&|g| g == Grade::Queue);
-    let refused = matches!(page.status, 403 | 429 | 451);
-    match (block, queue) {
-        (Some(b), q) if q.is_none() || b.grade == Grade::Mitigated => {
-            verdict.is_blocked = true;
-            let challenges = holding().any(|(_, r)| decides(r) && !r.refusal);
-            verdict.block_type = Some(if challenges { BlockKind::Challenge } else { BlockKind::Refusal });
-            decided_by(table, b, verdict);
-            if b.vendor.is_none() {
-                let named =
-                    holding().find(|(_, r)| (r.grade.blocks() || r.grade == Grade::Refusal) && r.vendor.is_some());
-                verdict.vendor = named.and_then(|(_, r)| table.vendor(r.vendor));
+/// The evidence found in a page, to be weighed.
+struct Evidence<'a> {
+    context: &'a ReadContext,
+    table: &'a RuleTable,
+    page: &'a Page<'a>,
+    scratch: &'a Scratch,
+    /// The visible characters from which on the page is content.
+    least: u32,
+}
+
+impl Evidence<'_> {
+    /// Returns the rules that hold.
+    fn holding(&self) -> impl Iterator<Item = (u16, &Rule)> {
+        self.scratch.found.held.iter().map(|&index| (index, &self.table.rules[index as usize]))
+    }
+
+    fn strongest(&self, of: impl Fn(&Rule) -> bool) -> Option<&Rule> {
+        let key = |(index, rule): &(u16, &Rule)| (rule.grade, rule.vendor.is_none(), *index);
+        self.holding().filter(|(_, rule)| of(rule)).min_by_key(key).map(|(_, rule)| rule)
+    }
+
+    fn first(&self, grade: Grade) -> Option<&Rule> {
+        self.strongest(|rule| rule.grade == grade)
+    }
+
+    fn decides(&self, rule: &Rule) -> bool {
+        decides_block(self.table, &self.scratch.found, rule, &self.context.options)
+    }
+
+    /// Fills in the verdict.
+    fn judge(&self, verdict: &mut Verdict) {
+        let (page, scratch) = (self.page, self.scratch);
+        match self.first(Grade::Content) {
+            Some(content) => decided_by(self.table, content, verdict),
+            None => self.decide(verdict),
+        }
+        let by_product = self.holding().any(|(_, rule)| rule.network);
+        verdict.network_block =
+            verdict.is_blocked && (by_product || verdict.vendor.is_none() && scratch.weighing.is_network());
+        verdict.has_paywall = self.first(Grade::Paywall).is_some();
+        if !verdict.is_html {
+            return;
+        }
+        verdict.soft_404 = (200..300).contains(&page.status) && self.first(Grade::NotFound).is_some();
+        verdict.has_login_wall = !verdict.is_blocked && asks_for_login(page, scratch);
+        verdict.is_login_redirect = verdict.has_login_wall && login_address::is_led_to(page);
+        if verdict.grade != Some(Grade::Content) && is_thin(verdict, &scratch.facts, self.least) {
+            self.judge_thin(verdict);
+        }
+    }
+
+    /// Decides between a failure, a block, a waiting room and none of them.
+    fn decide(&self, verdict: &mut Verdict) {
+        let (table, weighing) = (self.table, &self.scratch.weighing);
+        let block = self.strongest(|rule| self.decides(rule));
+        let queue = self.first(Grade::Queue);
+        // A title that any server may write is weaker than what only a vendor writes.
+        let failure = self.first(Grade::Failure).filter(|failure| match block {
+            Some(block) if failure.vendor.is_none() => is_wording(block),
+            block => block.is_none_or(|block| block.grade != Grade::Mitigated),
+        });
+        let by_cues = weighing.confidence() >= self.context.options.block_threshold;
+        if let Some(failure) = failure {
+            verdict.is_server_error = true;
+            return decided_by(table, failure, verdict);
+        }
+        match (block, queue) {
+            (None, None) if weighing.is_failure() => {
+                decided_by_cues(FAILURE_CONFIDENCE, verdict);
+                verdict.is_server_error = true;
             }
-        }
-        (_, Some(queue)) => {
-            verdict.is_queued = true;
-            decided_by(table, queue, verdict);
-        }
-        _ if scratch.weighing.confidence() >= options.block_threshold && scratch.weighing.is_queue() => {
-            verdict.is_queued = true;
-            verdict.confidence = scratch.weighing.confidence();
-            verdict.rule = Some(Arc::from(cues::RULE));
-        }
-        _ if scratch.weighing.confidence() >= options.block_threshold => {
-            verdict.is_blocked = true;
-            verdict.block_type = Some(scratch.weighing.kind());
-            verdict.confidence = scratch.weighing.confidence();
-            verdict.rule = Some(Arc::from(cues::RULE));
-        }
-        _ if refused => {
-            verdict.is_blocked = true;
-            verdict.block_type = Some(BlockKind::Refusal);
-            verdict.confidence = 0.9;
-            if let Some(refusal) = first(&|g| g == Grade::Refusal) {
-                decided_by(table, refusal, verdict);
+            (Some(block), queue) if queue.is_none() || block.grade == Grade::Mitigated => self.block_by(block, verdict),
+            (_, Some(queue)) => {
+                verdict.is_queued = true;
+                decided_by(table, queue, verdict);
             }
+            _ if by_cues && weighing.is_queue() => {
+                decided_by_cues(weighing.confidence(), verdict);
+                verdict.is_queued = true;
+            }
+            _ if by_cues && !is_gate(self.page, self.scratch) => {
+                decided_by_cues(weighing.confidence(), verdict);
+                verdict.is_blocked = true;
+                verdict.block_type = Some(weighing.kind());
+            }
+            _ if matches!(self.page.status, 403 | 429 | 451) => {
+                verdict.is_blocked = true;
+                verdict.block_type = Some(BlockKind::Refusal);
+                verdict.confidence = 0.9;
+                self.first(Grade::Refusal).into_iter().for_each(|refusal| decided_by(table, refusal, verdict));
+            }
+            _ => {}
         }
-        _ => {}
     }
-    verdict.network_block = verdict.is_blocked && verdict.vendor.is_none() && scratch.weighing.is_network();
-    verdict.has_paywall = first(&|g| g == Grade::Paywall).is_some();
-    if !verdict.is_html {
-        return;
-    }
-    verdict.soft_404 = (200..300).contains(&page.status) && first(&|g| g == Grade::NotFound).is_some();
-    verdict.has_login_wall = scratch.facts.password
-        && verdict.text_complete
-        && verdict.text_chars < LOGIN_WALL_CHARS
-        && matches!((page.url, page.final_url), (Some(asked), Some(got)) if asked != got);
-    if verdict.is_blocked || verdict.is_queued {
-        return;
-    }
-    if !is_thin(verdict) {
-        return;
-    }
-    let facts = &scratch.facts;
-    let is_cut = verdict.bytes as usize >= options.max_bytes;
-    // Hidden text only has to be shown by a script. Nothing is known about content beyond the limit of bytes.
-    if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 || is_cut && !facts.body {
-        return;
-    }
-    let spa = first(&|g| g == Grade::Spa).filter(|_| (facts.scripts > 0 || facts.components > 0) && !facts.moved);
-    match spa {
-        Some(rule) => {
-            verdict.has_spa = true;
-            decided_by(table, rule, verdict);
-            let named =
-                holding().filter(|(_, r)| r.grade == Grade::Spa && r.framework.is_some()).min_by_key(|(i, _)| *i);
-            verdict.framework = named.and_then(|(_, r)| r.framework.clone());
+
+    /// Makes the page a block by this rule.
+    fn block_by(&self, block: &Rule, verdict: &mut Verdict) {
+        verdict.is_blocked = true;
+        let challenges = self.holding().any(|(_, rule)| self.decides(rule) && !rule.refusal);
+        verdict.block_type = Some(if challenges { BlockKind::Challenge } else { BlockKind::Refusal });
+        decided_by(self.table, block, verdict);
+        if block.vendor.is_none() {
+            let names = |rule: &Rule| (rule.grade.blocks() || rule.grade == Grade::Refusal) && rule.vendor.is_some();
+            let named = self.holding().find(|(_, rule)| names(rule));
+            verdict.vendor = named.and_then(|(_, rule)| self.table.vendor(rule.vendor));
         }
-        None => verdict.is_empty = !shows_something(facts),
+    }
+
+    /// Decides whether a page with next to nothing to read is a shell or empty.
+    fn judge_thin(&self, verdict: &mut Verdict) {
+        let facts = &self.scratch.facts;
+        // A log-in is delivered with its mark. No browser gets further.
+        if verdict.has_login_wall && verdict.text_chars > 0 {
+            return;
+        }
+        // Nothing is known about content beyond the limit of bytes, but without any text there is none.
+        let is_cut = verdict.bytes as usize >= self.context.options.max_bytes;
+        if is_cut && !facts.body {
+            verdict.is_empty = verdict.text_chars == 0;
+            return;
+        }
+        // Hidden text only has to be shown by a script.
+        if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 && verdict.text_chars > 0 {
+            return;
+        }
+        let may_fill = (facts.scripts > 0 || facts.components > 0) && !facts.moved;
+        match self.first(Grade::Spa).filter(|_| may_fill) {
+            Some(rule) => {
+                verdict.has_spa = true;
+                decided_by(self.table, rule, verdict);
+                let names = |rule: &Rule| rule.grade == Grade::Spa && rule.framework.is_some();
+                let named = self.holding().filter(|(_, rule)| names(rule)).min_by_key(|(index, _)| *index);
+                verdict.framework = named.and_then(|(_, rule)| rule.framework.clone());
+            }
+            None => verdict.is_empty = verdict.text_chars == 0 || !shows_something(facts),
+        }
     }
 }
 
+/// Returns whether a page asks for a log-in in place of the content: it came from a log-in address, it says so before all
+/// else, or it is a form for a password and nothing else.
+fn asks_for_login(page: &Page<'_>, scratch: &Scratch) -> bool {
+    let facts = &scratch.facts;
+    if !facts.complete || facts.visible.chars >= LOGIN_WALL_CHARS {
+        return false;
+    }
+    let asks = facts.inputs > 0 && (facts.password || facts.asks_identity);
+    let is_bare = facts.visible.chars <= BARE_LOGIN_CHARS && facts.links <= BARE_LOGIN_LINKS;
+    let says = scratch.weighing.is_gate(facts.password || facts.asks_identity);
+    let is_elsewhere = matches!((page.url, page.final_url), (Some(asked), Some(got)) if asked != got);
+    page.status == 401
+        || login_address::is_led_to(page) && (asks || says)
+        || facts.password && (is_elsewhere || says || is_bare)
+        || says && is_bare
+}
+
+/// Returns the visible characters from which on a page of this host is content.
+fn least_chars(context: &ReadContext, page: &Page<'_>) -> u32 {
+    if context.min_chars.is_empty() {
+        return CONTENT_CHARS;
+    }
+    let host = page.final_url.or(page.url).and_then(host).map(str::to_ascii_lowercase);
+    host.and_then(|host| context.min_chars.get(&*host)).copied().unwrap_or(CONTENT_CHARS)
+}
+
 /// Returns whether an unblocked page has next to nothing to read.
-fn is_thin(verdict: &Verdict) -> bool {
+fn is_thin(verdict: &Verdict, facts: &PageFacts, least: u32) -> bool {
+    let has_noscript = speaks_without_scripts(facts);
     verdict.is_html
-        && !(verdict.is_blocked || verdict.is_queued)
-        && verdict.text_complete
-        && verdict.text_chars < CONTENT_CHARS
-        && verdict.noscript_chars < NOSCRIPT_CONTENT_CHARS
+        && !(verdict.is_blocked || verdict.is_queued || verdict.is_server_error)
+        // Reading stops early in a page of very many tags, which shows nothing if it has shown nothing so far.
+        && (verdict.text_complete || verdict.text_chars == 0)
+        && verdict.text_chars < least
+        && !has_noscript
 }
 
 /// Returns whether a reader sees something besides text: a form, a picture, a player or a frame.
@@ -349,6 +500,7 @@ fn read_thin(
         (verdict.has_spa, verdict.is_empty) = (false, true);
         (verdict.framework, verdict.vendor, verdict.rule) = (None, None, None);
         (verdict.grade, verdict.confidence) = (None, 0.0);
+        verdict.has_login_wall |= login_address::is_login(&target) && !page.url.is_some_and(login_address::is_login);
         verdict.redirect = Some(target);
         return;
     }
@@ -364,6 +516,17 @@ fn read_thin(
     let cues = |index: &&u16| cue(index);
     let mut found = scratch.found.touched.iter().filter(cues).map(|index| &*table.rules[*index as usize].id);
     verdict.block_cues = found.clone().next().is_some();
+    // A browser would show what a page without anything to run shows already, and an application's shell has an
+    // element to fill and nothing to say.
+    let facts = &scratch.facts;
+    let is_unfilled = verdict.rule.as_deref().is_some_and(|rule| TEMPLATES.contains(&rule));
+    let is_filled = !is_unfilled && facts.mounts == 0 && (facts.components == 0 || facts.inputs > 0);
+    let says = || short_text::says_something(scratch, verdict.framework.is_some());
+    if verdict.has_spa && is_filled && !verdict.block_cues && says() {
+        (verdict.has_spa, verdict.framework) = (false, None);
+        (verdict.vendor, verdict.rule, verdict.grade, verdict.confidence) = (None, None, None, 0.0);
+        return;
+    }
     if !verdict.is_empty {
         return;
     }
@@ -390,6 +553,8 @@ fn read_bare(page: &Page<'_>, body: (Charset, &[u8]), scratch: &Scratch, verdict
     verdict.redirect = read_redirect(page, body, scratch);
     verdict.is_empty |= verdict.redirect.is_some();
 }
+/// The shipped rules for templates that a script has not filled yet: their sentences are no content.
+const TEMPLATES: [&str; 2] = ["spa-template", "spa-named"];
 
 /// The shipped rule whose words errors and apologies contain, too.
 const CUE_WORDS: &str = "cue-words";
@@ -401,6 +566,11 @@ fn sets_cookie(lower: &[u8]) -> bool {
         && [&b"document.cookie"[..], b"http-equiv=\"set-cookie", b"cookiestore.set"]
             .iter()
             .any(|how| memmem::find(lower, how).is_some())
+}
+
+fn decided_by_cues(confidence: f32, verdict: &mut Verdict) {
+    verdict.confidence = confidence;
+    verdict.rule = Some(Arc::from(cues::RULE));
 }
 
 fn decided_by(table: &RuleTable, rule: &Rule, verdict: &mut Verdict) {

@@ -8,14 +8,14 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use memchr::memmem;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::cues::FRAMED_TEXT;
 use crate::html::charset::Charset;
-use crate::html::page_facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
+use crate::html::page_facts::{HARDLY_ANY_TEXT, LITTLE_TEXT, PageFacts};
 use crate::html::redirect::{self, Bases, Refresh};
 use crate::html::text;
-use crate::html::tokenizer::Finders;
 use crate::html::visibility::PagePart;
 use crate::options::ReadContext;
 use crate::rules::compiled::{PatternPart, Rule, RuleTable, fold_title};
@@ -24,10 +24,13 @@ use crate::rules::strength::Grade;
 use crate::rules::word_scan::WordHit;
 use crate::scratch::{CollectedEvidence, MatchPosition, Scratch};
 use crate::verdict::CONTENT_CHARS;
-use fetchwise_types::response::{Header, Page};
+use fetchwise_types::response::{Header, Page, header};
 
-/// Minimum noscript characters of a page without visible text that counts as content (Discourse, Flarum).
-pub(super) const NOSCRIPT_CONTENT_CHARS: u32 = 400;
+/// Minimum noscript characters of a page that counts as content ...
+const NOSCRIPT_CONTENT_CHARS: u32 = 400;
+/// ... and its minimum links if it mentions scripts (Discourse, Flarum). What an application says to a browser without
+/// scripts has no links to other pages.
+const NOSCRIPT_CONTENT_LINKS: u32 = 3;
 /// Limits of visible characters from here on mean no limit: the rule holds with any amount of text.
 pub(super) const NO_LIMIT: u32 = 100_000;
 /// Maximum visible characters of an article so short that all of it counts as its end.
@@ -43,26 +46,28 @@ const LOWER_AT_ONCE: usize = 16 << 10;
 /// Maximum length of a title that is read, in bytes.
 const MAX_TITLE: usize = 1024;
 
-/// Minimum size of a style element that is left out of a page that is longer than what is read.
-const LONG_STYLE: usize = 32 << 10;
+/// Minimum size of a style element, script or comment that is cut out of a page that is longer than what is read.
+const LONG_RAW: usize = 32 << 10;
+/// Bytes of such a script that stay at its beginning and at its end, where its markers are.
+const KEPT_OF_SCRIPT: usize = 12 << 10;
+/// Such a page is searched for them as far as this multiple of what is read.
+const RAW_LIMIT: usize = 8;
 
-/// Such a page is searched for style elements as far as this multiple of what is read.
-const STYLED_LIMIT: usize = 8;
-
-/// Returns a page without its long style elements if it is longer than `max_bytes`: no reader sees them, and they may
-/// precede all text. Offsets of matches then count without them.
-pub(super) fn without_styles(body: &[u8], max_bytes: usize, finders: &Finders) -> Option<Vec<u8>> {
+/// Returns a page without its long style elements and comments and without the middle of its long scripts, if it is
+/// longer than `max_bytes`: no reader sees them, and they may precede all text. Offsets of matches then count without
+/// them.
+pub(super) fn without_long_raw(body: &[u8], max_bytes: usize) -> Option<Vec<u8>> {
     if body.len() <= max_bytes {
         return None;
     }
-    let body = &body[..body.len().min(max_bytes.saturating_mul(STYLED_LIMIT))];
+    let body = &body[..body.len().min(max_bytes.saturating_mul(RAW_LIMIT))];
     let mut out = Vec::new();
     let mut rest = body;
     let mut is_shorter = false;
     while out.len() < max_bytes {
-        let Some((from, len)) = long_style(rest, finders) else { break };
+        let Some((from, to)) = long_raw(rest) else { break };
         out.extend_from_slice(&rest[..from]);
-        rest = &rest[from + len..];
+        rest = &rest[to..];
         is_shorter = true;
     }
     if !is_shorter {
@@ -73,18 +78,43 @@ pub(super) fn without_styles(body: &[u8], max_bytes: usize, finders: &Finders) -
     Some(out)
 }
 
-/// Returns where the content of the first long style element begins, and its length.
-fn long_style(text: &[u8], finders: &Finders) -> Option<(usize, usize)> {
+/// Returns the first range of a text that is long and that no reader sees.
+fn long_raw(text: &[u8]) -> Option<(usize, usize)> {
     let mut at = 0;
     loop {
-        let open = at + finders.find_style(&text[at..])?;
-        let start = open + memchr::memchr(b'>', &text[open..])? + 1;
-        let len = finders.find_style_end(&text[start..])?;
-        if len >= LONG_STYLE {
-            return Some((start, len));
+        let open = at + memchr::memchr(b'<', &text[at..])?;
+        let rest = &text[open..];
+        let begins = |name: &[u8]| rest.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+        let (start, len, kept) = if begins(b"<!--") {
+            let start = open + b"<!--".len();
+            (start, memmem::find(&text[start..], b"-->")?, 0)
+        } else if begins(b"<style") {
+            let start = open + memchr::memchr(b'>', rest)? + 1;
+            (start, end_tag(&text[start..], b"style")?, 0)
+        } else if begins(b"<script") {
+            let start = open + memchr::memchr(b'>', rest)? + 1;
+            (start, end_tag(&text[start..], b"script")?, KEPT_OF_SCRIPT)
+        } else {
+            at = open + 1;
+            continue;
+        };
+        if len >= LONG_RAW {
+            return Some((start + kept, start + len - kept));
         }
         at = start + len;
     }
+}
+
+/// Returns where the first end tag of this name begins, in any letter case.
+fn end_tag(text: &[u8], name: &[u8]) -> Option<usize> {
+    memmem::find_iter(text, b"</")
+        .find(|at| text.get(at + 2..at + 2 + name.len()).is_some_and(|found| found.eq_ignore_ascii_case(name)))
+}
+
+/// Returns whether the noscript text of a page is its content: what a reader without scripts sees.
+pub(super) fn speaks_without_scripts(facts: &PageFacts) -> bool {
+    let is_demand = facts.demands_scripts && facts.links < NOSCRIPT_CONTENT_LINKS;
+    facts.noscript.chars >= NOSCRIPT_CONTENT_CHARS && !is_demand
 }
 
 /// Returns a vendor set with the rule's vendor.
@@ -93,8 +123,9 @@ pub(super) fn vendor_bit(rule: &Rule) -> u128 {
 }
 
 /// Fills `scratch.lower`, and `scratch.decoded` where decoding is needed.
-pub(super) fn lower(content_type: Option<&str>, body: &[u8], scratch: &mut Scratch) -> Charset {
-    let charset = Charset::of(content_type, body);
+pub(super) fn lower(page: &Page<'_>, body: &[u8], scratch: &mut Scratch) -> Charset {
+    let host = page.final_url.or(page.url).and_then(host);
+    let charset = Charset::of(header(page.headers, "content-type"), body).or_guessed(body, host);
     let body = &body[charset.bom..];
     scratch.lower.clear();
     scratch.decoded.clear();
@@ -156,7 +187,7 @@ pub(super) fn read_headers(table: &RuleTable, page: &Page<'_>, found: &mut Colle
 }
 
 /// Returns the host of a URL, without user info and port.
-fn host(url: &str) -> Option<&str> {
+pub(super) fn host(url: &str) -> Option<&str> {
     let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
     let host = authority.rsplit_once('@').map_or(authority, |(_, h)| h);
     Some(host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |(h, _)| h))
@@ -255,7 +286,7 @@ fn collect(
 ) -> (u128, u32) {
     let Scratch { hits, lower, facts, buffer, .. } = scratch;
     let chars = facts.visible.chars;
-    let thin = chars < CONTENT_CHARS && facts.noscript.chars < NOSCRIPT_CONTENT_CHARS;
+    let thin = chars < CONTENT_CHARS && !speaks_without_scripts(facts);
     let from = window.start as u32;
     let (mut presence, mut limit) = (0, 0);
     scan.each(&lower[window], &table.patterns, buffer, |hit| {

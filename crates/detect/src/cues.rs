@@ -13,6 +13,7 @@ use crate::html::page_facts::PageFacts;
 use crate::html::tokenizer::Finders;
 use crate::rules::compiled::RuleTable;
 use crate::rules::scan::HitBuffer;
+use crate::rules::vocabulary::Vocabulary;
 use crate::rules::word_scan::Meanings;
 use fetchwise_types::fetch_result::BlockKind;
 
@@ -52,6 +53,8 @@ const NOTHING_OWN: i32 = 20;
 const LITTLE_OWN: i32 = 10;
 /// A title or sentence of a rule whose conditions do not hold.
 const KNOWN_WORDS: i32 = 30;
+/// The name of a product of networks. It needs words of a refusal next to it.
+const PRODUCT: i32 = 30;
 /// Elements of an article; of one that is about blocks.
 const ARTICLE: i32 = -20;
 const ARTICLE_ABOUT: i32 = -45;
@@ -139,6 +142,16 @@ pub(crate) struct CueTally {
     task: bool,
     queue: bool,
     network: bool,
+    /// A firewall of the site is named, and a product of networks.
+    site: bool,
+    product: bool,
+    /// The page has a form or an element named after a captcha.
+    has_form: bool,
+    /// The weights of what only a server's failure says, and whether the title, a heading or the first sentence says it.
+    failure: i32,
+    failure_leads: bool,
+    /// The title, a heading or the first sentence asks for a log-in.
+    gate: bool,
     /// The title, a heading or the first sentence states a core concept.
     anchored: bool,
     /// A concept against a block was stated.
@@ -169,6 +182,8 @@ impl CueTally {
         (self.sum, self.threshold, self.own_chars) = (0, 0, 0);
         (self.core, self.task, self.about, self.done) = (false, false, false, false);
         (self.queue, self.network, self.anchored) = (false, false, false);
+        (self.failure, self.failure_leads, self.gate) = (0, false, false);
+        (self.site, self.product, self.has_form) = (false, false, false);
     }
 
     /// Returns the confidence that this is a block, from 0 to 1; above 0.5 from the threshold on.
@@ -191,7 +206,31 @@ impl CueTally {
 
     /// Returns whether the network of the crawler refuses, not the site.
     pub(crate) fn is_network(&self) -> bool {
-        self.network
+        self.network && (self.product || !self.site)
+    }
+
+    /// Returns whether the server says that it failed. Where the page also refuses or asks for a proof, what leads it
+    /// decides.
+    pub(crate) fn is_failure(&self) -> bool {
+        let says = self.done && self.failure_leads && self.failure > 0;
+        let refuses = self.core && self.sum >= self.threshold && (self.anchored || self.task);
+        says && self.failure_sum() >= THRESHOLD && (!refuses || self.failure_sum() > self.sum && !self.task)
+    }
+
+    /// Returns the sum of what indicates a failure: its own weights, and the cues of any page that is not the content.
+    fn failure_sum(&self) -> i32 {
+        let looks = |cue: &&CountedCue| match cue.name {
+            CueName::ConditionInput(name) => !matches!(name, "known-words" | "widget" | "cookie-script"),
+            CueName::Concept(_) => cue.weight < 0,
+        };
+        self.failure + self.cues.iter().filter(looks).map(|cue| cue.weight).sum::<i32>()
+    }
+
+    /// Returns whether the page asks for a log-in before all else. Without a form to log in with, nothing else may indicate
+    /// a block.
+    pub(crate) fn is_gate(&self, has_form: bool) -> bool {
+        let refuses = self.core && self.sum >= self.threshold && !has_form;
+        self.done && self.gate && !self.task && !self.network && !refuses
     }
 
     /// Returns the kind of block, if it is one.
@@ -253,6 +292,8 @@ pub(crate) struct CueInput<'a> {
     pub(crate) folded_title: &'a str,
     /// The title or sentence of a rule was found, whether its conditions hold or not.
     pub(crate) has_known_words: bool,
+    /// A product of networks is named.
+    pub(crate) names_product: bool,
     pub(crate) kept: &'a mut Vec<u8>,
     pub(crate) buffer: &'a mut HitBuffer,
 }
@@ -266,6 +307,7 @@ pub(crate) fn weigh(table: &RuleTable, page: CueInput<'_>, weighing: &mut CueTal
         _ => THRESHOLD,
     };
     weighing.region.read(page.lower, page.finders, page.charset, page.kept);
+    weighing.has_form = page.facts.forms > 0 || weighing.region.widget;
     // The title is a separate block.
     let MainContent { text, blocks, .. } = &mut weighing.region;
     text.push(' ');
@@ -283,6 +325,10 @@ pub(crate) fn weigh(table: &RuleTable, page: CueInput<'_>, weighing: &mut CueTal
     if page.has_known_words && !page.facts.asks_identity && !page.facts.asks_message {
         weighing.core = true;
         weighing.add(CueName::ConditionInput("known-words"), KNOWN_WORDS, (0, 0));
+    }
+    if page.names_product {
+        (weighing.core, weighing.network, weighing.product) = (true, true, true);
+        weighing.add(CueName::ConditionInput("network-product"), PRODUCT, (0, 0));
     }
     count_visual_cues(weighing, &page);
 }
@@ -305,10 +351,9 @@ fn read_blocks(table: &RuleTable, weighing: &mut CueTally) {
             let end = sentence_end(&weighing.region.text, at, block.end);
             let chars = count_chars(&weighing.region.text, at, end);
             let short = if chars <= SHORT_SENTENCE { vocabulary.short } else { 0 };
-            let digits =
-                if has_digit(&weighing.region.text[at as usize..end as usize]) { vocabulary.digits } else { 0 };
+            let shape = short | shape_of(vocabulary, &weighing.region.text[at as usize..end as usize]);
             let quoted = quotation(&weighing.region.text, at, end);
-            let meanings = weighing.meanings(table, (begun.take().unwrap_or(at), end), quoted, short | digits);
+            let meanings = weighing.meanings(table, (begun.take().unwrap_or(at), end), quoted, shape);
             if end == block.end
                 && weighing.region.text[at as usize..end as usize].trim_end().ends_with([',', '、', '，'])
             {
@@ -348,12 +393,30 @@ fn read_blocks(table: &RuleTable, weighing: &mut CueTally) {
     weighing.own_chars = own;
 }
 
+/// Returns the meanings that a sentence has by its characters and not by its words.
+fn shape_of(vocabulary: &Vocabulary, sentence: &str) -> Meanings {
+    let when = |is: bool, meaning: Meanings| if is { meaning } else { 0 };
+    when(has_digit(sentence), vocabulary.digits)
+        | when(sentence.contains('@'), vocabulary.mailed)
+        | when(sentence.contains("://"), vocabulary.linked)
+}
+
 /// Counts the concepts of the current sentence. Returns whether one of them counts for a block.
 fn count_concepts(table: &RuleTable, weighing: &mut CueTally, meanings: Meanings, at: (u32, u32), leads: bool) -> bool {
     let mut says = false;
     let by_language = std::mem::take(&mut weighing.by_language);
     table.concepts.each_said_by(meanings, &by_language, |index, concept| {
+        if concept.form && !weighing.has_form {
+            return;
+        }
         says |= concept.weight > 0;
+        weighing.site |= concept.site;
+        weighing.gate |= leads && concept.gate;
+        if concept.failure {
+            weighing.failure_leads |= leads;
+            weighing.failure = weighing.failure.max(concept.weight);
+            return;
+        }
         weighing.core |= concept.core;
         weighing.task |= concept.task;
         weighing.queue |= concept.queue;
@@ -387,7 +450,8 @@ fn count_visual_cues(weighing: &mut CueTally, page: &CueInput<'_>) {
         weighing.add(CueName::ConditionInput("cookie-script"), COOKIE_SCRIPT, (0, 0));
     }
     // What stands below a refusal is part of the block, unless it is an article around it.
-    let anchored = (weighing.anchored || weighing.network) && !weighing.about && !article;
+    let leads = weighing.anchored || weighing.network || weighing.failure_leads;
+    let anchored = leads && !weighing.about && !article;
     let (own_free, own_each) = if anchored { (OWN_FREE_ANCHORED, OWN_EACH_ANCHORED) } else { (OWN_FREE, OWN_EACH) };
     weighing.add(CueName::ConditionInput("own-text"), -((own.saturating_sub(own_free) / own_each) as i32), (0, 0));
     weighing.add(CueName::ConditionInput("links"), -(links.saturating_sub(LINKS_FREE).min(50) as i32) * LINK, (0, 0));
@@ -403,7 +467,8 @@ fn count_visual_cues(weighing: &mut CueTally, page: &CueInput<'_>) {
     } else if article {
         weighing.add(CueName::ConditionInput("article"), ARTICLE, (0, 0));
     }
-    if facts.asks_identity {
+    // A captive portal asks who its guest is.
+    if facts.asks_identity && !weighing.network {
         weighing.add(CueName::ConditionInput("asks-who"), ASKS_WHO, (0, 0));
     } else if facts.asks_message && !anchored {
         weighing.add(CueName::ConditionInput("asks-message"), ASKS_WHO, (0, 0));

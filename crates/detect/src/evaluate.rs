@@ -82,6 +82,8 @@ pub enum PageClass {
     Queued,
     /// An application shell.
     Shell,
+    /// A failure of the server.
+    Failed,
     /// Nothing to read.
     Empty,
     /// Content.
@@ -90,7 +92,7 @@ pub enum PageClass {
 
 impl PageClass {
     /// Every class, in the order of the table's columns.
-    pub const ALL: [Self; 5] = [Self::Blocked, Self::Queued, Self::Shell, Self::Empty, Self::Content];
+    pub const ALL: [Self; 6] = [Self::Blocked, Self::Queued, Self::Shell, Self::Failed, Self::Empty, Self::Content];
 
     /// Returns its name.
     pub const fn name(self) -> &'static str {
@@ -98,6 +100,7 @@ impl PageClass {
             Self::Blocked => "blocked",
             Self::Queued => "queued",
             Self::Shell => "shell",
+            Self::Failed => "failed",
             Self::Empty => "empty",
             Self::Content => "content",
         }
@@ -109,9 +112,11 @@ impl PageClass {
             Self::Queued
         } else if verdict.is_blocked {
             Self::Blocked
+        } else if verdict.is_server_error {
+            Self::Failed
         } else if verdict.has_spa {
             Self::Shell
-        } else if verdict.is_empty {
+        } else if verdict.is_empty || verdict.is_undecoded {
             Self::Empty
         } else {
             Self::Content
@@ -123,6 +128,7 @@ impl PageClass {
             "block" | "blocked" => Self::Blocked,
             "queue" | "queued" => Self::Queued,
             "spa_shell" | "shell" => Self::Shell,
+            "failure" | "failed" => Self::Failed,
             "empty" => Self::Empty,
             _ => Self::Content,
         }
@@ -215,7 +221,7 @@ const CLAIMING: [PageClass; 3] = [PageClass::Blocked, PageClass::Queued, PageCla
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct EvaluationRun {
     /// For each label, the number of pages by predicted class, in the order of [`PageClass::ALL`].
-    pub table: BTreeMap<String, [usize; 5]>,
+    pub table: BTreeMap<String, [usize; 6]>,
     /// Blocks.
     pub block: ClassScore,
     /// Shells.
@@ -351,7 +357,7 @@ impl EvaluationRun {
     pub fn add(&mut self, page: &LabelledPage, verdict: &Verdict) {
         let (is, taken_for) = (PageClass::labelled(&page.label), PageClass::of(verdict));
         let row = self.table.entry(page.label.clone()).or_default();
-        row[PageClass::ALL.iter().position(|c| *c == taken_for).unwrap_or(4)] += 1;
+        row[PageClass::ALL.iter().position(|c| *c == taken_for).unwrap_or(5)] += 1;
         let scores = [
             (PageClass::Blocked, &mut self.block),
             (PageClass::Shell, &mut self.shell),

@@ -97,6 +97,7 @@ mod cues;
 mod evaluate;
 mod html;
 mod keyword_baseline;
+mod login_address;
 mod options;
 mod rules;
 mod scratch;
@@ -105,6 +106,7 @@ mod simhash;
 mod to_outcome;
 mod verdict;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -248,6 +250,28 @@ impl Detector {
         self
     }
 
+    /// Sets the number of visible characters from which on a page of `host` is content, instead of [`CONTENT_CHARS`]: a
+    /// site of short pages has a small one. Reading stops at some thousand characters, so no larger number helps.
+    ///
+    /// ```
+    /// use fetchwise_detect::Detector;
+    /// use fetchwise_detect::fetch_result::Outcome;
+    /// use fetchwise_detect::response::{Header, Page};
+    ///
+    /// let headers = [Header::new("Content-Type", "text/html")];
+    /// let body = b"<div id=root></div><p>14.2 \xC2\xB0C, dry</p><script src=/app.js></script>";
+    /// let url = Some("https://gauge.example/now");
+    /// let page = Page { status: 200, headers: &headers, body, url, ..Page::default() };
+    /// assert_ne!(Detector::new().judge_page(&page).outcome, Outcome::Content);
+    /// let detector = Detector::new().with_min_chars("gauge.example", 8);
+    /// assert_eq!(detector.judge_page(&page).outcome, Outcome::Content);
+    /// ```
+    #[must_use]
+    pub fn with_min_chars(mut self, host: &str, chars: u32) -> Self {
+        self.context.min_chars.insert(host.to_ascii_lowercase().into(), chars);
+        self
+    }
+
     /// Returns the TOML of the shipped rules: it documents the format, and is a start for custom rules.
     pub fn shipped_rules() -> &'static str {
         rules::SHIPPED
@@ -264,7 +288,8 @@ impl Detector {
     }
 
     fn of(table: Arc<RuleTable>, mode: DetectorMode) -> Self {
-        let context = ReadContext { finders: Finders::new(), options: DetectorOptions::default() };
+        let context =
+            ReadContext { finders: Finders::new(), options: DetectorOptions::default(), min_chars: HashMap::new() };
         Self { table: ArcSwap::new(table), context, mode }
     }
 

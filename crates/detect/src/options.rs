@@ -1,5 +1,7 @@
 //! The options of a detector, and what reading a page needs of them.
 
+use std::collections::HashMap;
+
 use crate::html::tokenizer::Finders;
 
 /// Options of a detector.
@@ -48,4 +50,6 @@ impl DetectorOptions {
 pub(crate) struct ReadContext {
     pub(crate) finders: Finders,
     pub(crate) options: DetectorOptions,
+    /// Minimum visible characters of content on single hosts, in lower case.
+    pub(crate) min_chars: HashMap<Box<str>, u32>,
 }

@@ -41,6 +41,18 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// Forgets the last page, before one is read with this number of rules.
+    pub(crate) fn forget(&mut self, rules: usize) {
+        self.found.clear(rules);
+        self.title.clear();
+        self.folded_title.clear();
+        self.folded.clear();
+        self.text_hash = 0;
+        (self.meanings, self.all_meanings) = (0, 0);
+        self.frame_words.clear();
+        self.weighing.clear();
+    }
+
     /// Returns the SimHash of the last page, if it is HTML with little text.
     pub(crate) fn simhash(&self) -> Option<u64> {
         // The hash is 0 where there is no text, or much of it.

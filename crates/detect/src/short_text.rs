@@ -17,6 +17,8 @@ const LONG_SENTENCE: (u32, usize) = (24, 3);
 const SENTENCE_LETTERS: usize = 6;
 /// Minimum characters of all sentences.
 const CONTENT_SENTENCES: u32 = 36;
+/// Minimum characters of a page with scripts that has no element for them to fill.
+const FILLED_CHARS: u32 = 30;
 /// Minimum characters and links of a page of a site that only lists links.
 const LISTING_CHARS: u32 = 100;
 const LISTING_LINKS: u32 = 6;
@@ -27,6 +29,28 @@ pub(crate) fn is_content(scratch: &Scratch) -> bool {
     if facts.furnished && facts.links >= LISTING_LINKS && facts.visible.chars >= LISTING_CHARS && facts.mounts == 0 {
         return true;
     }
+    // A browser shows no more than the bytes do, where nothing runs and nothing is loaded.
+    let is_all = facts.scripts == 0 && facts.frames == 0 && facts.components == 0 && facts.refresh.is_none();
+    // Scripts without an element to fill only decorate what is there.
+    let says = || facts.visible.chars >= FILLED_CHARS || sentence_chars(scratch) >= SENTENCE_CHARS;
+    let is_filled = facts.mounts == 0 && facts.components == 0 && says();
+    let is_own = scratch.frame_words.is_empty() && facts.links <= 1;
+    if is_own && facts.visible.chars > 0 && (is_all || is_filled) {
+        return true;
+    }
+    sentence_chars(scratch) >= CONTENT_SENTENCES
+}
+
+/// Returns whether a page that carries an application's scripts, but no element for them to fill, says something: a
+/// sentence, or a form with its labels. Next to the marks of a framework, a short sentence may be its own.
+pub(crate) fn says_something(scratch: &Scratch, is_framework: bool) -> bool {
+    let has_form = scratch.facts.inputs > 0 && scratch.facts.visible.chars > 0;
+    let least = if is_framework { CONTENT_SENTENCES } else { SENTENCE_CHARS };
+    has_form && scratch.frame_words.is_empty() || sentence_chars(scratch) >= least
+}
+
+/// Returns the characters of the sentences that belong to no frame.
+fn sentence_chars(scratch: &Scratch) -> u32 {
     let text = scratch.folded.split('\n').next().unwrap_or_default();
     let (mut at, end, mut chars) = (0, text.len() as u32, 0);
     while at < end {
@@ -38,7 +62,7 @@ pub(crate) fn is_content(scratch: &Scratch) -> bool {
         }
         at = next;
     }
-    chars >= CONTENT_SENTENCES
+    chars
 }
 
 /// Returns whether a text between two full stops is a sentence: enough words, or enough letters of a script that does not

@@ -40,6 +40,9 @@ impl Verdict {
             let (vendor, rule) = (self.vendor.as_deref().map(Into::into), self.rule.as_deref().map(Into::into));
             return Outcome::Blocked(Block::new(kind, vendor, rule));
         }
+        if self.is_server_error && !matches!(page.status, 404 | 410 | 429 | 451) {
+            return Outcome::ServerError;
+        }
         match page.status {
             304 => Outcome::Empty,
             status @ (204 | 205) => Outcome::Http(status),
@@ -53,7 +56,11 @@ impl Verdict {
 
     /// Returns the outcome of a page with a success status.
     fn readable(&self) -> Outcome {
-        if let Some(to) = &self.redirect {
+        if self.is_login_redirect {
+            Outcome::LoginWall
+        } else if self.is_undecoded {
+            Outcome::Undecoded
+        } else if let Some(to) = &self.redirect {
             Outcome::Redirect { to: to.clone() }
         } else if self.has_spa {
             Outcome::Shell { framework: self.framework.as_deref().map(Into::into) }
@@ -74,9 +81,16 @@ impl Verdict {
         result.message = match (&result.outcome, &result.price) {
             (Outcome::PaymentRequired, Some(price)) => Some(format!("the site asks for {price}")),
             (Outcome::PaymentRequired | Outcome::Declined | Outcome::IdentityRejected, _) => None,
-            (Outcome::Empty | Outcome::Shell { .. } | Outcome::Queued | Outcome::Redirect { .. }, _) => {
-                Some(self.reason())
-            }
+            (
+                Outcome::Empty
+                | Outcome::Shell { .. }
+                | Outcome::Queued
+                | Outcome::Redirect { .. }
+                | Outcome::ServerError
+                | Outcome::LoginWall
+                | Outcome::Undecoded,
+                _,
+            ) => Some(self.reason()),
             _ => self.is_blocked.then(|| self.reason()),
         };
         result.headers = page.headers.to_vec();

@@ -109,10 +109,17 @@ pub struct Verdict {
     pub framework: Option<Arc<str>>,
     /// HTML with next to nothing to read that is no shell, block or waiting room.
     pub is_empty: bool,
+    /// The server says that it failed or is being maintained, whatever the status is: it refused nobody.
+    pub is_server_error: bool,
+    /// The body is still compressed, although its header promises text: what fetched it has not decoded it.
+    pub is_undecoded: bool,
     /// The text continues for subscribers only.
     pub has_paywall: bool,
-    /// The page asks for a password, and its URL is not the requested one.
+    /// The page asks for a log-in in place of the content: with a password form and nothing else, in its first words, at a
+    /// log-in address, or with status 401.
     pub has_login_wall: bool,
+    /// Redirects led to a log-in address.
+    pub is_login_redirect: bool,
     /// A 2xx page whose title says that nothing was found.
     pub soft_404: bool,
     /// More than half of the page's bytes are script.
@@ -150,7 +157,7 @@ impl Verdict {
     /// Returns whether the page has enough to read: it is not HTML, or it has text for a reader and is neither blocked
     /// nor queued. The status does not count here: see [`Verdict::outcome`].
     pub fn is_content(&self) -> bool {
-        !self.is_blocked && !self.is_queued && !self.is_thin()
+        !self.is_blocked && !self.is_queued && !self.is_server_error && !self.is_undecoded && !self.is_thin()
     }
 
     /// Returns whether the page is empty or a shell, which a browser might fill.
@@ -171,6 +178,12 @@ impl Verdict {
                 Some(BlockKind::Refusal) => format!("refused{vendor}{rule}"),
                 _ => format!("challenge or block page{vendor}{rule}"),
             }
+        } else if self.is_server_error {
+            format!("the server failed or is being maintained{vendor}{rule}")
+        } else if self.is_login_redirect {
+            "redirected to a log-in".to_owned()
+        } else if self.is_undecoded {
+            "still compressed: the fetcher has not decoded the body".to_owned()
         } else if self.has_spa {
             let framework = self.framework.as_deref().unwrap_or("script");
             format!("{framework} shell with {} visible characters{rule}", self.text_chars)

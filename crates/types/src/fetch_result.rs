@@ -57,6 +57,11 @@ pub enum Outcome {
     Empty,
     /// A waiting room.
     Queued,
+    /// A redirect led to a log-in in place of the page. No fetcher gets further without an account.
+    LoginWall,
+    /// The server says on the page that it failed or is being maintained, whatever its status: it refused nobody, and no
+    /// other fetcher would have got more.
+    ServerError,
     /// A status that is neither a success nor a block.
     Http(u16),
     /// The deadline passed.
@@ -77,6 +82,9 @@ pub enum Outcome {
     Truncated,
     /// Too many redirects, or a redirect that goes nowhere.
     RedirectLoop,
+    /// The body is still compressed, although its header promises text. The crawler has not decoded it, so the page says
+    /// nothing about the site or the fetcher.
+    Undecoded,
     /// The body (or the headers) passed a limit.
     TooLarge,
     /// The address may not be dialled.
@@ -189,6 +197,8 @@ impl Outcome {
             // A redirect that is not followed any further is a page without content.
             Self::Shell { .. } | Self::Empty | Self::Redirect { .. } => empty,
             Self::Queued => ErrorKind::Queued,
+            Self::ServerError => ErrorKind::ServerError,
+            Self::LoginWall => ErrorKind::AuthRequired,
             Self::Http(status) => match *status {
                 204 | 205 => ErrorKind::NotFound,
                 200..=299 | 304 => empty,
@@ -223,7 +233,7 @@ impl Outcome {
             Self::IdentityRejected => ErrorKind::IdentityRejected,
             Self::Reserved => ErrorKind::Reserved,
             Self::LeftByPolicy => ErrorKind::LeftByPolicy,
-            Self::Local => ErrorKind::LocalFault,
+            Self::Local | Self::Undecoded => ErrorKind::LocalFault,
             Self::Other(name) => return Err(ErrorType::from_name(name)),
         };
         Err(ErrorType::Known(kind))
@@ -231,6 +241,11 @@ impl Outcome {
 }
 
 impl Outcome {
+    /// Returns whether what came is a block, a waiting room, a log-in or an error page.
+    const fn is_no_page(&self) -> bool {
+        matches!(self, Self::Blocked(_) | Self::Queued | Self::LoginWall | Self::ServerError | Self::Http(_))
+    }
+
     /// Returns the outcome if the body ended before its announced length. Nothing that was read in it is reliable,
     /// unless a block or a status is decisive.
     #[must_use]
@@ -308,6 +323,8 @@ impl fmt::Display for Outcome {
             Self::Shell { framework } => write!(f, "{} shell", framework.as_deref().unwrap_or("script")),
             Self::Empty => f.write_str("almost no text"),
             Self::Queued => f.write_str("waiting room"),
+            Self::LoginWall => f.write_str("a log-in in place of the page"),
+            Self::ServerError => f.write_str("the server failed or is being maintained"),
             Self::Http(status) => write!(f, "status {status}"),
             Self::Timeout => f.write_str("no response in time"),
             Self::Network => f.write_str("the connection failed"),
@@ -318,6 +335,7 @@ impl fmt::Display for Outcome {
             Self::NetworkBlock => f.write_str("a page of this crawler's network, not of the site"),
             Self::Truncated => f.write_str("the body ended before its announced length"),
             Self::RedirectLoop => f.write_str("too many redirects, or one that goes nowhere"),
+            Self::Undecoded => f.write_str("a body that is still compressed"),
             Self::TooLarge => f.write_str("larger than the limit"),
             Self::RefusedAddress => f.write_str("an address that may not be dialled"),
             Self::InvalidUrl => f.write_str("not a URL that can be fetched"),
@@ -471,7 +489,7 @@ impl FetchResult {
     pub fn with_provenance(mut self, provenance: Provenance) -> Self {
         let is_refusal =
             matches!(self.outcome, Outcome::PaymentRequired | Outcome::Declined | Outcome::IdentityRejected);
-        if is_refusal || matches!(self.outcome, Outcome::Blocked(_) | Outcome::Queued | Outcome::Http(_)) {
+        if is_refusal || self.outcome.is_no_page() {
             self.message = Some(format!("{} has a copy, but it is not a page: {}", provenance.by, self.outcome));
             (self.outcome, self.status) = (Outcome::NotHeld, None);
         }

@@ -60,7 +60,7 @@ impl Settings {
             None => Detector::new(),
             Some(path) => Detector::from_file(path).map_err(Failure::usage)?,
         };
-        Ok(detector.with_options(self.detector_options()))
+        Ok(self.with_min_chars(detector).with_options(self.detector_options()))
     }
 
     /// Returns the data directory, which must exist. Commands that only read or maintain it do not create it: a

@@ -17,7 +17,7 @@ use crate::terminal::exit::Failure;
 use crate::terminal::output::shown;
 use crate::terminal::warnings::warn_all;
 use fetchwise::config::{Config, Layers, Origin, Resolved, read_route_table};
-use fetchwise::detect::DetectorOptions;
+use fetchwise::detect::{Detector, DetectorOptions};
 use fetchwise::journal::AsOf;
 use fetchwise::router::{Mode, Router, RouterError};
 use fetchwise::time::{Clock, Timestamp};
@@ -189,6 +189,12 @@ impl Settings {
     pub(crate) fn detector_options(&self) -> DetectorOptions {
         let options = DetectorOptions::default();
         self.config.detect.block_threshold.map_or(options, |sure| options.with_block_threshold(sure as f32))
+    }
+
+    /// Returns the detector with the corrections for single hosts.
+    pub(crate) fn with_min_chars(&self, detector: Detector) -> Detector {
+        let hosts = self.config.detect.host.iter().filter_map(|(host, of)| Some((host, of.min_chars?)));
+        hosts.fold(detector, |detector, (host, chars)| detector.with_min_chars(host, chars))
     }
 
     /// Returns mode and router table, for a command that decides.

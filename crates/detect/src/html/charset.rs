@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{
     BIG5, EUC_JP, EUC_KR, Encoding, GB18030, GBK, ISO_2022_JP, SHIFT_JIS, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252,
 };
@@ -15,6 +16,11 @@ use memchr::memmem::Finder;
 
 /// Number of bytes of a body that are searched for a `<meta charset>`.
 const META_WINDOW: usize = 1024;
+
+/// Number of bytes from which a charset that nothing declares is guessed.
+const GUESS_WINDOW: usize = 64 << 10;
+/// Bytes of a character that may be cut off at the end of a body.
+const CUT_CHARACTER: usize = 3;
 
 /// The way characters are counted in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +42,8 @@ pub(crate) struct Charset {
     pub(crate) counting: Counting,
     /// Length in bytes of the byte order mark at the beginning.
     pub(crate) bom: usize,
+    /// Whether anything says that it is this one.
+    is_declared: bool,
 }
 
 impl Charset {
@@ -55,8 +63,22 @@ impl Charset {
         match meta_charset(window) {
             // A page that could be read this far is not in UTF-16, whatever it says.
             Some(e) if e != UTF_16LE && e != UTF_16BE => Self::with(e),
-            _ => Self::with(UTF_8),
+            _ => Self { is_declared: false, ..Self::with(UTF_8) },
         }
+    }
+
+    /// Returns the charset of a body that declares none and is not in UTF-8, by its bytes, as a browser guesses it. The
+    /// last label of its host says which languages are likely.
+    pub(crate) fn or_guessed(self, body: &[u8], host: Option<&str>) -> Self {
+        if self.is_declared || Encoding::utf8_valid_up_to(body) + CUT_CHARACTER >= body.len() {
+            return self;
+        }
+        let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
+        let window = &body[..body.len().min(GUESS_WINDOW)];
+        detector.feed(window, window.len() == body.len());
+        let label = host.and_then(|host| host.rsplit('.').next()).map(str::to_ascii_lowercase);
+        let label = label.as_deref().filter(|label| label.bytes().all(|byte| byte.is_ascii_lowercase()));
+        Self::with(detector.guess(label.map(str::as_bytes), Utf8Detection::Allow))
     }
 
     fn with(encoding: &'static Encoding) -> Self {
@@ -69,7 +91,7 @@ impl Charset {
         } else {
             Counting::Single
         };
-        Self { encoding, counting, bom: 0 }
+        Self { encoding, counting, bom: 0, is_declared: true }
     }
 
     /// Returns whether the bytes must be decoded before they can be tokenized.
@@ -325,6 +347,27 @@ fn find_ascii(haystack: &[u8], lower_needle: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_charset_that_nothing_declares_is_guessed() {
+        let russian = "<p>\u{43f}\u{440}\u{438}\u{432}\u{435}\u{442}, \u{434}\u{43e}\u{441}\u{442}\u{443}\u{43f} \u{437}\u{430}\u{43f}\u{440}\u{435}\u{449}\u{435}\u{43d}</p>";
+        let (bytes, ..) = encoding_rs::WINDOWS_1251.encode(russian);
+        let guessed = |host| Charset::of(Some("text/html"), &bytes).or_guessed(&bytes, host).encoding.name();
+        assert_eq!(guessed(Some("list.example.ru")), "windows-1251");
+        // No label of a host makes the guess fail.
+        for host in
+            [None, Some("203.0.113.7"), Some("LIST.EXAMPLE.RU"), Some(""), Some("xn--p1ai"), Some("b\u{fc}cher")]
+        {
+            assert_ne!(guessed(host), "UTF-8", "{host:?}");
+        }
+        let declared = b"<meta charset=koi8-r>\xCF\xCF\xCF\xCF";
+        assert_eq!(Charset::of(None, declared).or_guessed(declared, None).encoding.name(), "KOI8-R");
+        let cut = "<p>caf\u{e9}".as_bytes();
+        assert_eq!(
+            Charset::of(None, &cut[..cut.len() - 1]).or_guessed(&cut[..cut.len() - 1], None).encoding.name(),
+            "UTF-8"
+        );
+    }
 
     #[test]
     fn text_that_was_encoded_twice_is_decoded_twice() {

@@ -172,7 +172,7 @@ static KINDS: [u16; Tag::Other as usize + 1] = {
             COUNTED,
             &[
                 Base, Body, Img, Script, Meta, Input, Select, Textarea, Iframe, Frame, Object, Embed, Video, Audio,
-                Component, Nav, Article,
+                Component, Nav, Article, Form,
             ],
         ),
         (CLOSES_ITSELF, &[P, Li, Dt, Dd, Option, Optgroup, Tr, Td, Th, Tbody, Thead]),

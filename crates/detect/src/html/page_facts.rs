@@ -29,6 +29,9 @@ const TOKENS_FREE: usize = 8 * 1024;
 /// ... which grows by one token per this number of bytes.
 const BYTES_PER_TOKEN: usize = 40;
 
+/// Maximum bytes between a `<noscript>` and a style in it that shows what is hidden.
+const NOSCRIPT_STYLE: usize = 256;
+
 /// Facts about a page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageFacts {
@@ -36,6 +39,10 @@ pub(crate) struct PageFacts {
     pub(crate) visible: VisibleText,
     /// Characters inside `<noscript>`.
     pub(crate) noscript: VisibleText,
+    /// A style inside noscript shows what is hidden from readers with scripts.
+    pub(crate) shows_without_scripts: bool,
+    /// The noscript text mentions scripts, as a demand for them does.
+    pub(crate) demands_scripts: bool,
     /// Whether the pass reached the end of the page.
     pub(crate) complete: bool,
     /// The first title, unless much text precedes it.
@@ -57,6 +64,7 @@ pub(crate) struct PageFacts {
     /// The `<body>` tag was read.
     pub(crate) body: bool,
     pub(crate) inputs: u32,
+    pub(crate) forms: u32,
     pub(crate) frames: u32,
     /// Scripts that run, inline or loaded.
     pub(crate) scripts: u32,
@@ -147,7 +155,12 @@ impl PageFacts {
     fn text(&mut self, place: PagePart, text: &[u8], range: Range<usize>, counting: Counting, enough: u32) {
         match place {
             PagePart::Text => self.visible.push(text, range, counting, enough),
-            PagePart::Noscript => self.noscript.push(text, range, counting, enough),
+            PagePart::Noscript => {
+                self.demands_scripts |= [&b"javascript"[..], b"java script", b"enable js"]
+                    .iter()
+                    .any(|name| memmem::find(&text[range.clone()], name).is_some());
+                self.noscript.push(text, range, counting, enough);
+            }
             _ => {}
         }
     }
@@ -165,7 +178,7 @@ impl PageFacts {
                 self.asks_message |= memchr::memmem::find(attrs, b"captcha").is_none();
             }
             Tag::Select => self.inputs += 1,
-            Tag::Iframe | Tag::Frame | Tag::Object | Tag::Embed | Tag::Video | Tag::Audio => self.frames += 1,
+            Tag::Form => self.forms += 1,
             Tag::Component if place == PagePart::Code => self.components += 1,
             Tag::Body => self.body = true,
             _ => {}
@@ -288,6 +301,7 @@ impl TokenVisitor for FactsReader<'_> {
         facts.scripts += u32::from(tag == Tag::Script && !json);
         if tag.is_counted() {
             facts.count(tag, self.text, open.name_end..open.attrs_end, place);
+            facts.frames += u32::from(open.shown && is_frame(tag));
             facts.shown += u32::from(open.shown && shows(tag, &self.text[open.name_end..open.attrs_end]));
         }
     }
@@ -307,6 +321,12 @@ impl TokenVisitor for FactsReader<'_> {
                 let literal = redirect::literal_in(&self.text[start..end]);
                 self.facts.sent_to = literal.map(|range| start + range.start..start + range.end);
             }
+        }
+        if element == RawText::Style && !self.facts.shows_without_scripts {
+            let style = &self.text[start..end];
+            self.facts.shows_without_scripts = in_noscript(&self.text[start.saturating_sub(NOSCRIPT_STYLE)..start])
+                && memmem::find(style, b"display").is_some()
+                && memmem::find(style, b"block").is_some();
         }
         match place {
             // Beyond this amount of text the pass may have stopped earlier, so the title must not count.
@@ -389,9 +409,14 @@ impl<F: FnMut(usize, PagePart, u32)> TokenVisitor for PartLocator<'_, F> {
     fn raw(&mut self, _place: PagePart, _element: RawText, _start: usize, _end: usize) {}
 }
 
+/// Returns whether an element is a frame or a player.
+fn is_frame(tag: Tag) -> bool {
+    matches!(tag, Tag::Iframe | Tag::Frame | Tag::Object | Tag::Embed | Tag::Video | Tag::Audio)
+}
+
 /// Returns whether an element is a picture, a player or a frame larger than a dot.
 fn shows(tag: Tag, attrs: &[u8]) -> bool {
-    if !matches!(tag, Tag::Img | Tag::Iframe | Tag::Frame | Tag::Object | Tag::Embed | Tag::Video | Tag::Audio) {
+    if tag != Tag::Img && !is_frame(tag) {
         return false;
     }
     let dot = |(name, value): (&[u8], &[u8])| match name {

@@ -55,6 +55,49 @@ pub(crate) fn is_html(media_type: Option<&str>, body: &[u8]) -> bool {
     }
 }
 
+/// Beginnings of compressed bodies: gzip, Zstandard, and zlib at each level.
+const COMPRESSED: [&[u8]; 6] =
+    [b"\x1F\x8B\x08", b"\x28\xB5\x2F\xFD", b"\x78\x01", b"\x78\x5E", b"\x78\x9C", b"\x78\xDA"];
+/// Endings of URLs whose files are compressed on purpose.
+const COMPRESSED_FILES: [&str; 5] = [".gz", ".tgz", ".svgz", ".br", ".zst"];
+/// Number of bytes at the beginning of a compressed body among which is a control character.
+const FIRST_BYTES: usize = 64;
+/// Minimum share of control characters, in percent, of a body that is no text in any encoding.
+const CONTROL_PERCENT: usize = 4;
+
+/// Returns whether a body is still compressed although its reader was promised text: what fetched it has not decoded it.
+/// `encoding` is the `Content-Encoding` that is left. Text in UTF-16 must not come here.
+pub(crate) fn is_undecoded(media_type: Option<&str>, encoding: Option<&str>, url: Option<&str>, body: &[u8]) -> bool {
+    let encoded = encoding.is_some_and(|encoding| !encoding.trim().eq_ignore_ascii_case("identity"));
+    let is_text = match media_type {
+        Some(essence) => {
+            let has = |part: &str| essence.to_ascii_lowercase().contains(part);
+            has("text/") || has("json") || has("xml") || has("javascript")
+        }
+        None => encoded,
+    };
+    let path = url.and_then(|url| url.split(['?', '#']).next()).unwrap_or_default();
+    if !is_text || body.is_empty() || COMPRESSED_FILES.iter().any(|ending| path.ends_with(ending)) {
+        return false;
+    }
+    let is_control = |byte: &u8| matches!(byte, 0..=8 | 0x0B | 0x0E..=0x1A | 0x1C..=0x1F | 0x7F);
+    // Text has none of them, and compressed bytes have some among the first.
+    if !body.iter().take(FIRST_BYTES).any(is_control) {
+        return false;
+    }
+    let head = &body[..body.len().min(WINDOW)];
+    let controls = head.iter().filter(|byte| is_control(byte)).count();
+    if COMPRESSED.iter().any(|magic| body.starts_with(magic)) {
+        return controls > 0;
+    }
+    if BINARY.iter().any(|magic| body.starts_with(magic)) {
+        return false;
+    }
+    // Brotli has no mark.
+    let has_controls = |percent: usize| controls > 0 && controls * 100 >= head.len() * percent;
+    has_controls(CONTROL_PERCENT) && (encoded || !looks_like_html(head) || has_controls(3 * CONTROL_PERCENT))
+}
+
 fn is(essence: &str, name: &str) -> bool {
     essence.eq_ignore_ascii_case(name)
 }
@@ -128,6 +171,22 @@ mod tests {
         assert!(!is_html(Some("text/plain"), b"<html>"));
         assert!(!is_html(Some("text/html"), b"%PDF-1.7"));
         assert!(!is_html(Some("application/json"), b"{}"));
+    }
+
+    #[test]
+    fn a_compressed_body_is_known_by_its_bytes() {
+        let html = Some("text/html");
+        assert!(is_undecoded(html, None, None, b"\x1F\x8B\x08\0\0\0\0\0\0\x03\xCBH"));
+        assert!(is_undecoded(html, Some("zstd"), None, b"\x28\xB5\x2F\xFD\x04\x58\x01\0"));
+        assert!(is_undecoded(html, None, None, b"\x78\x9C\xCB\x48\xCD\xC9\xC9\x07\0\x06"));
+        assert!(is_undecoded(html, Some("br"), None, b"\x0B\x02\x80hello\x03"));
+        assert!(is_undecoded(None, Some("gzip"), None, b"\x1F\x8B\x08\0\0\0"));
+        assert!(!is_undecoded(html, Some("br"), None, b"<p>decoded already</p>"));
+        assert!(!is_undecoded(html, Some("gzip"), None, "<p>d\u{e9}j\u{e0} vu</p>".as_bytes()));
+        assert!(!is_undecoded(html, None, None, b"x marks the spot: x\x9C"));
+        assert!(!is_undecoded(html, None, None, b"\x89PNG\r\n\x1A\n\0\0\0"));
+        assert!(!is_undecoded(Some("application/gzip"), None, None, b"\x1F\x8B\x08\0"));
+        assert!(!is_undecoded(Some("text/xml"), None, Some("https://leaf.example/map.xml.gz?v=1"), b"\x1F\x8B\x08\0"));
     }
 
     #[test]

@@ -120,28 +120,16 @@ pub(crate) struct Finders {
     pub(crate) script: Finder<'static>,
     pub(crate) script_open: Finder<'static>,
     style: Finder<'static>,
-    style_open: Finder<'static>,
     comment: Finder<'static>,
     cdata: Finder<'static>,
 }
 
 impl Finders {
-    /// Returns where the first `<style` in `text` begins.
-    pub(crate) fn find_style(&self, text: &[u8]) -> Option<usize> {
-        self.style_open.find(text)
-    }
-
-    /// Returns where the first `</style` in `text` begins.
-    pub(crate) fn find_style_end(&self, text: &[u8]) -> Option<usize> {
-        self.style.find(text)
-    }
-
     pub(crate) fn new() -> Self {
         Self {
             script: Finder::new(b"</script"),
             script_open: Finder::new(b"<script"),
             style: Finder::new(b"</style"),
-            style_open: Finder::new(b"<style"),
             comment: Finder::new(b"<!--"),
             cdata: Finder::new(b"]]>"),
         }

@@ -105,6 +105,7 @@ impl TableBuilder {
             max_links_200: w.max_links_200.unwrap_or(u32::MAX),
             conditions,
             refusal: w.refusal,
+            network: w.network,
             short: self.sets[first_pattern..].contains(&ScanSet::Short),
             application: w.application,
             confidence: w.confidence.unwrap_or(w.grade.default_confidence()),

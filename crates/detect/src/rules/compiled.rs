@@ -35,6 +35,8 @@ pub(crate) struct Rule {
     pub(crate) conditions: Conditions,
     /// It refuses and asks for nothing: if no other rule that holds asks for something, the block is `blocked_403`.
     pub(crate) refusal: bool,
+    /// A product between the crawler and the site put the page in place of it.
+    pub(crate) network: bool,
     /// Only applications contain it. Weak evidence that requires `mount = false` yields to it; stronger evidence does
     /// so only if this rule names a framework.
     pub(crate) application: bool,

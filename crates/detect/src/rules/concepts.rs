@@ -16,7 +16,7 @@ use crate::rules::pattern::{Pattern, has_words};
 use crate::rules::word_scan::{Meanings, SearchedWord};
 
 /// Maximum number of meanings.
-const MAX_MEANINGS: usize = 64;
+const MAX_MEANINGS: usize = 128;
 /// Maximum number of languages.
 pub(crate) const MAX_LANGUAGES: usize = 64;
 /// Maximum absolute weight of a concept.
@@ -36,6 +36,14 @@ pub(crate) struct Concept {
     pub(crate) queue: bool,
     /// The network of the crawler refuses, not the site.
     pub(crate) network: bool,
+    /// The server failed, so nothing was refused.
+    pub(crate) failure: bool,
+    /// The visitor has to log in first.
+    pub(crate) gate: bool,
+    /// A firewall of the site refuses, not the network.
+    pub(crate) site: bool,
+    /// It counts only in a page with a form or a captcha.
+    pub(crate) form: bool,
 }
 
 /// An alternative of a concept: meanings that one sentence has.
@@ -51,7 +59,7 @@ struct ConceptWhen {
 
 /// Meanings that a page must have to be read more closely. Each core concept has at least one of them; all other
 /// meanings occur in most pages.
-const HINTS: [&str; 20] = [
+const HINTS: [&str; 29] = [
     "robot",
     "captcha",
     "unusual",
@@ -72,6 +80,15 @@ const HINTS: [&str; 20] = [
     "agent",
     "internet",
     "detect",
+    "proxy",
+    "acl",
+    "failure",
+    "maint",
+    "letters",
+    "automatic",
+    "barrier",
+    "owner",
+    "topic",
 ];
 
 /// The words and concepts of a rule table.
@@ -82,8 +99,16 @@ pub(crate) struct Concepts {
     when: Vec<ConceptWhen>,
     /// What the alternatives of the core concepts need.
     core_needs: Vec<Meanings>,
+    /// What those of a server's failure need ...
+    failure_needs: Vec<Meanings>,
+    /// ... those of a network ...
+    network_needs: Vec<Meanings>,
+    /// ... and those of a log-in.
+    gate_needs: Vec<Meanings>,
     /// Set for any page: it may have short sentences and numbers.
     in_any_page: Meanings,
+    /// Meanings whose words must be of the sentence's language, in concepts against a block, too.
+    one_language: Meanings,
     /// The pattern number of the first word.
     first_word: u32,
     /// The meanings of each word, by its number.
@@ -132,7 +157,8 @@ impl Concepts {
             made.add_words(line, &words, patterns, &mut known)?;
         }
         made.hints = made.named(&HINTS);
-        made.in_any_page = made.named(&["short", "digits"]);
+        made.one_language = made.named(&["manual"]);
+        made.in_any_page = made.named(&["short", "digits", "mailed", "linked"]);
         Ok(made)
     }
 
@@ -162,16 +188,25 @@ impl Concepts {
             if all == 0 {
                 return err("when", format!("`{combination}` names no meaning that the sentence must have"));
             }
-            if written.core {
+            if written.core || written.failure {
                 self.core_needs.push(all);
+            }
+            if written.failure {
+                self.failure_needs.push(all);
+            }
+            if written.network {
+                self.network_needs.push(all);
+            }
+            if written.gate {
+                self.gate_needs.push(all);
             }
             // No sentence both has a meaning and lacks it.
             if all & none == 0 {
                 self.when.push(ConceptWhen { all, named: all | none, concept: index });
             }
         }
-        let ConceptSource { id, weight, core, task, queue, network, .. } = written;
-        self.concepts.push(Concept { id: id.into(), weight, core, task, queue, network });
+        let ConceptSource { id, weight, core, task, queue, network, failure, gate, site, form, .. } = written;
+        self.concepts.push(Concept { id: id.into(), weight, core, task, queue, network, failure, gate, site, form });
         Ok(())
     }
 
@@ -263,6 +298,24 @@ impl Concepts {
         meanings != 0 && self.core_needs.iter().any(|all| all & self.hints & !meanings == 0)
     }
 
+    /// Returns whether a page with these meanings, in any sentences, may say that its server failed.
+    pub(crate) fn may_have_failed(&self, meanings: Meanings) -> bool {
+        let meanings = meanings | self.in_any_page;
+        self.failure_needs.iter().any(|all| meanings & all == *all)
+    }
+
+    /// Returns whether a page with these meanings, in any sentences, may be of a network.
+    pub(crate) fn may_be_of_network(&self, meanings: Meanings) -> bool {
+        let meanings = meanings | self.in_any_page;
+        self.network_needs.iter().any(|all| meanings & all == *all)
+    }
+
+    /// Returns whether a page with these meanings, in any sentences, may ask for a log-in.
+    pub(crate) fn may_ask_for_login(&self, meanings: Meanings) -> bool {
+        let meanings = meanings | self.in_any_page;
+        self.gate_needs.iter().any(|all| meanings & all == *all)
+    }
+
     /// Returns whether a page with these meanings, in any sentences, may state a core concept.
     pub(crate) fn may_be_block(&self, meanings: Meanings) -> bool {
         let meanings = meanings | self.in_any_page;
@@ -280,7 +333,7 @@ impl Concepts {
     ) {
         for ConceptWhen { all, concept, .. } in self.when.iter().filter(|when| meanings & when.named == when.all) {
             let Some(its) = self.concepts.get(usize::from(*concept)) else { continue };
-            if its.weight < 0 || by_language.iter().any(|(_, one)| one & all == *all) {
+            if its.weight < 0 && all & self.one_language == 0 || by_language.iter().any(|(_, one)| one & all == *all) {
                 said(*concept, its);
             }
         }

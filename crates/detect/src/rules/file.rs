@@ -96,6 +96,8 @@ macro_rules! written {
             #[serde(default)]
             pub(crate) refusal: bool,
             #[serde(default)]
+            pub(crate) network: bool,
+            #[serde(default)]
             pub(crate) application: bool,
             pub(crate) confidence: Option<f32>,
             pub(crate) framework: Option<String>,
@@ -135,6 +137,14 @@ pub(crate) struct ConceptSource {
     pub(crate) queue: bool,
     #[serde(default)]
     pub(crate) network: bool,
+    #[serde(default)]
+    pub(crate) failure: bool,
+    #[serde(default)]
+    pub(crate) gate: bool,
+    #[serde(default)]
+    pub(crate) site: bool,
+    #[serde(default)]
+    pub(crate) form: bool,
     pub(crate) when: Vec<String>,
     pub(crate) note: String,
 }
@@ -182,6 +192,7 @@ impl ConceptSource {
     pub(crate) fn silence(&mut self) {
         (self.weight, self.core, self.task) = (0, false, false);
         (self.queue, self.network) = (false, false);
+        (self.failure, self.gate, self.site) = (false, false, false);
     }
 }
 

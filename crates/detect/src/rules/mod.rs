@@ -21,7 +21,8 @@ use crate::rules::compiled::RuleTable;
 use crate::rules::file::{RuleError, RuleFile, read, value};
 
 /// The TOML of the compiled-in rules.
-pub(crate) const SHIPPED: &str = concat!(include_str!("rules.toml"), include_str!("concepts.toml"));
+pub(crate) const SHIPPED: &str =
+    concat!(include_str!("rules.toml"), include_str!("concepts.toml"), include_str!("networks.toml"));
 
 /// Returns the shipped rules. They are compiled once.
 pub(crate) fn shipped() -> Arc<RuleTable> {

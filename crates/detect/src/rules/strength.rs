@@ -23,6 +23,12 @@ pub enum Grade {
     Shell,
     /// The name of the refusing vendor, if the status is a refusal.
     Refusal,
+    /// The name of a product of networks: what refuses is not the site.
+    Network,
+    /// The page is content, whatever else indicates the opposite: an operator's correction.
+    Content,
+    /// The server's own failure, which refuses nobody.
+    Failure,
     /// A waiting room.
     Queue,
     /// The vendor is present. No evidence of a block.
@@ -48,6 +54,9 @@ impl Grade {
             Self::Weak => "weak",
             Self::Shell => "shell",
             Self::Refusal => "refusal",
+            Self::Network => "network",
+            Self::Content => "content",
+            Self::Failure => "failure",
             Self::Queue => "queue",
             Self::Presence => "presence",
             Self::Spa => "spa",
@@ -73,23 +82,24 @@ impl Grade {
             Self::Mitigated => 5_000,
             Self::Strong => 1_500,
             Self::Title | Self::Queue => 3_000,
-            Self::Sentence => 1_000,
+            Self::Sentence | Self::Network => 1_000,
+            Self::Failure => 3_000,
             Self::Weak => 250,
             Self::Shell => 60,
             Self::Spa | Self::Cue => 200,
             Self::NotFound => 600,
             Self::Paywall => 6_000,
-            Self::Refusal | Self::Presence => u32::MAX,
+            Self::Refusal | Self::Presence | Self::Content => u32::MAX,
         }
     }
 
     /// Returns the default confidence of a verdict by a rule of this grade.
     pub(crate) const fn default_confidence(self) -> f32 {
         match self {
-            Self::Mitigated => 0.99,
+            Self::Mitigated | Self::Content => 0.99,
             Self::Strong => 0.98,
             Self::Title => 0.95,
-            Self::Refusal | Self::Queue => 0.95,
+            Self::Refusal | Self::Queue | Self::Failure => 0.95,
             Self::Sentence => 0.9,
             Self::Shell => 0.85,
             Self::Weak => 0.75,

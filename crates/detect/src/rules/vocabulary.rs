@@ -16,6 +16,9 @@ pub(crate) struct Vocabulary {
     pub(crate) short: Meanings,
     /// Set for sentences with a number; no word has it.
     pub(crate) digits: Meanings,
+    /// Set for sentences with a mail address, and with a URL; no word has them.
+    pub(crate) mailed: Meanings,
+    pub(crate) linked: Meanings,
     /// The sentence addresses the visitor.
     pub(crate) yours: Meanings,
     /// Words of a page's frame: a loading note, a copyright line, a cookie note.
@@ -35,6 +38,8 @@ impl Vocabulary {
             about: named(&["about"]),
             short: named(&["short"]),
             digits: named(&["digits"]),
+            mailed: named(&["mailed"]),
+            linked: named(&["linked"]),
             yours: named(&["yours"]),
             frame: named(&["loading", "cookies", "script", "wait"]),
             topic: named(&["robot", "captcha", "refused", "unusual", "toomany", "vpn", "seccheck", "not"]),

@@ -32,7 +32,7 @@ const BUCKETS: usize = (1 << HASH_BITS) / HASHES_PER_BUCKET;
 const BLOCK: usize = 64;
 
 /// A set of meanings.
-pub(crate) type Meanings = u64;
+pub(crate) type Meanings = u128;
 
 /// A word to search for.
 #[derive(Clone, Copy, Debug)]

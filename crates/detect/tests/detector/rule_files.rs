@@ -161,6 +161,26 @@ fn table() -> Vec<Table> {
 }
 
 #[test]
+fn a_content_rule_corrects_any_other_verdict() {
+    let rules = "[[rule]]\nid = 'ours'\ngrade = 'content'\nfind = ['<main class=\"ours']\nnote = 'x'\n";
+    let detector = Detector::with_rules(rules).unwrap();
+    let headers = [Header::new("Content-Type", "text/html")];
+    let main = "<main class=\"ours\">";
+    for body in [
+        "<title>Access denied</title>{}",
+        "<div id=root></div>{}<script src=/app.js></script>",
+        "<h1>Bad gateway</h1>{}",
+    ] {
+        let read = |detector: &Detector, body: &str| {
+            let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
+            detector.inspect(&page, &mut Scratch::default()).is_content()
+        };
+        assert!(read(&detector, &body.replace("{}", main)), "{body}");
+        assert!(!read(&detector, &body.replace("{}", "")), "{body}");
+    }
+}
+
+#[test]
 fn every_piece_of_evidence_makes_its_rule_count() {
     let detector = Detector::new().with_options(DetectorOptions::default().counting_all());
     let mut scratch = Scratch::default();

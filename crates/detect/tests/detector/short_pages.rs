@@ -364,9 +364,24 @@ fn sentences_make_a_short_page_content_in_any_script() {
 }
 
 #[test]
+fn a_page_to_which_a_browser_adds_nothing_is_content() {
+    for page in [
+        "<pre>pageok</pre>",
+        "<h1>First page</h1>Hello!",
+        "<h1>leaf.example</h1><p>Coming soon.</p>",
+        "<h1>Anna Berg</h1><p>Glazier, Bergen.</p><p>55 12 34 56</p><script src=/js/bootstrap.bundle.min.js></script>",
+        "<p>The shop has closed for good.</p><script src=/js/site.bundle.js></script>",
+        "<main id=root><h1>404</h1><p>There is nothing here. Go back to the start page.</p></main><script src=/static/js/main.1a2b3c4d.js></script>",
+    ] {
+        let verdict = read(&format!("<html><body>{page}</body></html>"));
+        assert!(verdict.is_content(), "{page}: {verdict:?}");
+    }
+}
+
+#[test]
 fn a_short_page_without_a_sentence_is_empty() {
     for page in [
-        "<p>Home</p><p>About us</p><p>Contact</p><p>Imprint",
+        "<a href=/>Home</a> <a href=/a>About us</a> <a href=/c>Contact</a> <a href=/i>Imprint</a>",
         "<p>Loading, please wait while the application starts...",
         "<p>We use cookies to give you the best experience on our site.</p><p>Accept",
         "<p>© 2026 Example Company. All rights reserved. Powered by a content system.",

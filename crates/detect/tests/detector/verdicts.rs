@@ -242,9 +242,9 @@ fn a_vendor_that_only_refuses_is_named_without_a_task() {
 
 #[test]
 fn the_status_precedes_emptiness_and_a_truncated_body_precedes_both() {
-    assert_eq!(Case::html(404, "<p>no</p>").ends(), Err(ErrorKind::NotFound));
-    assert_eq!(Case::html(200, "<p>no</p>").ends(), Err(ErrorKind::WrongTool));
-    let verdict = Case::html(200, "<p>no</p>").read().0;
+    assert_eq!(Case::html(404, "<a href=/>Home</a> <a href=/b>B</a>").ends(), Err(ErrorKind::NotFound));
+    assert_eq!(Case::html(200, "<a href=/>Home</a> <a href=/b>B</a>").ends(), Err(ErrorKind::WrongTool));
+    let verdict = Case::html(200, "<a href=/>Home</a> <a href=/b>B</a>").read().0;
     let page = Page { status: 200, ..Page::default() };
     let counts = |outcome: Outcome, by: &str| outcome.counts_as(&FetcherSpec::by_name(by)).map_err(known);
     assert_eq!(counts(verdict.outcome(&page), "playwright"), Err(ErrorKind::EmptyContent));
@@ -316,11 +316,67 @@ fn shells_are_reported_with_their_framework_and_filled_ones_are_content() {
 }
 
 #[test]
-fn login_walls_paywalls_and_missing_pages_are_heuristics_only() {
+fn a_failure_of_the_server_is_no_block_with_any_status() {
+    let failed = "<title>Wartung</title><h1>Wartungsarbeiten</h1><p>Der Zugriff ist bis 14 Uhr gesperrt.</p>";
+    for status in [200, 403, 500, 503] {
+        let (verdict, end, _) = Case::html(status, failed).read();
+        assert!(verdict.is_server_error && !verdict.is_blocked, "{status}: {}", verdict.reason());
+        assert_eq!(end, Err(ErrorKind::ServerError), "{status}");
+    }
+    assert_eq!(Case::html(404, failed).ends(), Err(ErrorKind::NotFound));
+    assert_eq!(Case::html(429, failed).ends(), Err(ErrorKind::Blocked403));
+    let challenge = format!("<title>502 Bad Gateway</title>{CHALLENGE}");
+    assert_eq!(Case::html(502, challenge).read().0.vendor.as_deref(), Some("cloudflare"));
+    let story = format!("<h1>Wartungsarbeiten</h1>{}", ARTICLE.repeat(20));
+    assert!(Case::html(200, story).ends().is_ok());
+}
+
+#[test]
+fn a_proxy_s_own_refusal_is_of_the_network_and_a_refusal_through_it_is_not() {
+    let page = "<title>403 Forbidden</title><h1>Forbidden</h1>";
+    let own = Case::html(403, page).header("X-Squid-Error", "ERR_ACCESS_DENIED 0");
+    assert_eq!(own.ends(), Err(ErrorKind::NetworkBlock));
+    let own = Case::html(403, page).header("Server", "squid/6.6");
+    assert_eq!(own.ends(), Err(ErrorKind::NetworkBlock));
+    let through = Case::html(403, page).header("Via", "1.1 cache (squid/6.6)").header("X-Cache", "MISS from cache");
+    assert_eq!(through.ends(), Err(ErrorKind::Blocked403));
+    let content = Case::html(200, article()).header("Server", "squid/6.6");
+    assert!(content.ends().is_ok());
+    let failed = Case::html(503, "<title>x</title>").header("X-Squid-Error", "ERR_CONNECT_FAIL 111");
+    assert_eq!(failed.ends(), Err(ErrorKind::ServerError));
+}
+
+#[test]
+fn a_body_that_is_still_compressed_says_nothing_about_the_page() {
+    let gzip = b"\x1F\x8B\x08\0\0\0\0\0\0\x03\xB3\xC9\x30\xB2\xF3\x48\xCD\xC9\xC9\xB7\xD1\x07\0";
+    let brotli = b"\x8B\x07\x80\x3C\x68\x31\x3E\x48\x65\x6C\x6C\x6F\x02\x11\x03";
+    for (encoding, body) in [(Some("gzip"), &gzip[..]), (None, gzip), (Some("br"), brotli), (None, brotli)] {
+        let mut headers = vec![Header::new("Content-Type", "text/html; charset=utf-8")];
+        headers.extend(encoding.map(|encoding| Header::new("Content-Encoding", encoding)));
+        let page = Page { status: 200, headers: &headers, body, ..Page::default() };
+        let result = Detector::new().judge_page(&page);
+        assert_eq!(result.outcome, Outcome::Undecoded, "{encoding:?}");
+        let plain = FetcherSpec::by_name("direct_access");
+        let error = result.outcome.counts_as(&plain).unwrap_err();
+        assert!(error.kind().is_some_and(ErrorKind::is_neutral), "{error:?}");
+        let refused = Detector::new().judge_page(&Page { status: 403, ..page });
+        assert!(matches!(refused.outcome, Outcome::Blocked(_)));
+    }
+}
+
+#[test]
+fn log_ins_paywalls_and_missing_pages_are_marked() {
     let mut login = Case::html(200, format!("{}<form><input type=password></form>", ARTICLE.repeat(3)));
     login.final_url = "https://example.com/login";
     let (verdict, end, names) = login.read();
-    assert!(verdict.has_login_wall && end.is_ok() && names.contains(&"has_login_wall=true".to_owned()));
+    assert!(verdict.has_login_wall && names.contains(&"has_login_wall=true".to_owned()));
+    assert_eq!(end, Err(ErrorKind::AuthRequired));
+    login.final_url = "https://example.com/b";
+    let (verdict, end, _) = login.read();
+    assert!(verdict.has_login_wall && end.is_ok());
+    // A page that was asked for as a log-in is one.
+    (login.url, login.final_url) = ("https://example.com/login", "https://example.com/login/");
+    assert!(login.ends().is_ok());
     let missing = Case::html(200, format!("<title>Page not found</title>{}", ARTICLE.repeat(3)));
     assert!(missing.read().0.soft_404 && missing.ends().is_ok());
     let paid = Case::html(

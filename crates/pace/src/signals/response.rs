@@ -54,6 +54,7 @@ impl Signal {
             | Outcome::Shell { .. }
             | Outcome::Empty
             | Outcome::RedirectLoop
+            | Outcome::Undecoded
             | Outcome::TooLarge => Self::Content,
             Outcome::Blocked(_) => match status {
                 Some(429) => Self::Limited,
@@ -62,6 +63,12 @@ impl Signal {
             },
             Outcome::RateLimited => Self::Limited,
             Outcome::Http(status) => Self::of_status(*status),
+            // The page says that the server failed; with a status of success, too.
+            Outcome::ServerError => match status {
+                Some(status @ 500..) => Self::of_status(status),
+                _ => Self::ServerError,
+            },
+            Outcome::LoginWall => Self::Content,
             // The host has read the request and has said no to it, whatever the speed.
             Outcome::PaymentRequired | Outcome::Declined | Outcome::IdentityRejected => Self::ClientError,
             // The page came; its terms withhold it.
