@@ -135,10 +135,12 @@ impl From<fetchwise::Error> for Failure {
     fn from(error: fetchwise::Error) -> Self {
         match &error {
             fetchwise::Error::Url(error) => Self::url(error),
-            fetchwise::Error::Journal(source) | fetchwise::Error::Locked { source, .. } => match source.downcast_ref::<JournalError>() {
-                Some(inner) => inner.clone().into(),
-                None => Self::log(source),
-            },
+            fetchwise::Error::Journal(source) | fetchwise::Error::Locked { source, .. } => {
+                match source.downcast_ref::<JournalError>() {
+                    Some(inner) => inner.clone().into(),
+                    None => Self::log(source),
+                }
+            }
             other => Self::config(other),
         }
     }

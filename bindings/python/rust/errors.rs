@@ -80,10 +80,12 @@ pub(crate) fn sink(py: Python<'_>, error: &SinkError) -> PyErr {
 pub(crate) fn any(py: Python<'_>, error: &fetchwise::Error) -> PyErr {
     match error {
         fetchwise::Error::Url(error) => url(error),
-        fetchwise::Error::Journal(source) | fetchwise::Error::Locked { source, .. } => match source.downcast_ref::<JournalError>() {
-            Some(inner) => journal(py, inner),
-            None => log(source),
-        },
+        fetchwise::Error::Journal(source) | fetchwise::Error::Locked { source, .. } => {
+            match source.downcast_ref::<JournalError>() {
+                Some(inner) => journal(py, inner),
+                None => log(source),
+            }
+        }
         other => config(other),
     }
 }
