@@ -76,8 +76,8 @@ pub(super) fn classify(result: &FetchResult, by: &FetcherSpec, case: &Circumstan
         _ if meaning == Meaning::Retry || case.effect == PaceEffect::Doubt => 0.0,
         // Not about the fetcher: the host says "not now" to every client.
         Some(ErrorKind::ServerError) if is_limit => 0.0,
-        // The server says that it failed, so no fetcher caused it.
-        _ if result.outcome == Outcome::ServerError => 0.0,
+        // The server says that it failed where the status says something else, so no fetcher caused it.
+        _ if result.outcome == Outcome::ServerError && result.status.is_none_or(|status| status < 500) => 0.0,
         kind => kind.map_or(1.0, ErrorKind::weight),
     };
     Classified { meaning, error: Some(error), weight }
@@ -185,7 +185,14 @@ mod tests {
             ("a limit for a minute", status(429), ASKED, Limit, Some("rate_limited"), 0.0),
             ("an overloaded host", status(503), FIRST, Retry, Some("server_error"), 0.0),
             ("the same once more", status(503), LAST, End, Some("server_error"), 1.0),
-            ("a failure that the page states", of(Outcome::ServerError), LAST, End, Some("server_error"), 0.0),
+            (
+                "a failure that the page states",
+                of(Outcome::ServerError).with_status(200),
+                LAST,
+                End,
+                Some("server_error"),
+                0.0,
+            ),
             ("an overload for a minute", status(503), ASKED, Limit, Some("server_error"), 0.0),
             ("a timeout", of(Outcome::Timeout), FIRST, Retry, Some("timeout"), 0.0),
             ("the last timeout", of(Outcome::Timeout), LATE, End, Some("timeout"), 0.5),

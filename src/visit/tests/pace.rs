@@ -289,7 +289,7 @@ fn requests_in_flight_at_a_limit_are_part_of_it() {
 /// Returns a host that delivers at its initial pace, and a visit of it that has just been blocked.
 fn visit_in_doubt() -> (World, Own) {
     let world = World::new(PaceSettings::default());
-    for page in 0..20 {
+    for page in 0..40 {
         world.run(&format!("/known/{page}"), Outcome::Content);
     }
     let mut blocked = world.visit("/blocked");

@@ -170,7 +170,7 @@ fn settings_that_cannot_work_are_errors() {
         ("[browser]\ntabs = 0", "invalid browser.tabs 0"),
         ("[log]\nsegment_bytes = 1", "invalid log.segment_bytes 1"),
         ("max_keys = 0", "invalid max_keys 0"),
-        ("[http]\ntimeout_s = -1.0", "line 2: invalid time -1.0:"),
+        ("[http]\ntimeout = -1.0", "line 2: invalid time -1.0:"),
         ("[[fetcher]]\nname = 'x'\ncost = -1.0", "invalid fetcher.0.cost -1.0"),
         ("[http]\nca_file = 'missing.pem'", "missing.pem"),
     ] {
