@@ -17,7 +17,7 @@ use super::entry::{HostEntry, ImportanceEntry, LinkEntry, PaceEntry};
 use super::error::JournalError;
 use super::schema;
 use crate::evidence::decay::Decay;
-use crate::evidence::evidence_image::{EntryAddress, EvidenceImage, SignalCellRow};
+use crate::evidence::evidence_snapshot::{EntryAddress, EvidenceSnapshot, SignalCellRow};
 use crate::evidence::host_signal_counts::RawSignalCounts;
 use crate::journal::column_codec::{ColumnReader, ColumnWriter};
 use crate::journal::entry_groups::{EncodedGroup, GroupTotals, decode_group, encode_groups, place_of};
@@ -60,7 +60,7 @@ pub(super) struct SnapshotContents {
     pub(super) now: Timestamp,
     /// Attempts before this may be gone from the log.
     pub(super) cutoff: Option<Timestamp>,
-    pub(super) image: EvidenceImage,
+    pub(super) image: EvidenceSnapshot,
     /// Totals of the groups of entries that are not in `image`.
     pub(super) grouped: GroupTotals,
     pub(super) links: Vec<LinkEntry>,
@@ -255,11 +255,11 @@ pub(super) fn groups(snapshot: &Snapshot) -> Vec<&[u8]> {
 }
 
 /// Decodes all groups, with several threads, and returns their totals; `None` if one is not valid.
-fn totals(groups: &[&[u8]], image: &EvidenceImage) -> Option<GroupTotals> {
+fn totals(groups: &[&[u8]], image: &EvidenceSnapshot) -> Option<GroupTotals> {
     let next = AtomicUsize::new(0);
     let work = || {
         let (fetchers, signals) = (image.fetchers.clone(), image.signals.clone());
-        let mut rows = EvidenceImage { fetchers, signals, ..EvidenceImage::default() };
+        let mut rows = EvidenceSnapshot { fetchers, signals, ..EvidenceSnapshot::default() };
         let mut done = Vec::new();
         // Relaxed: each index is taken once, and what it stands for does not change.
         while let Some((index, group)) =
@@ -303,7 +303,7 @@ fn decode_with(snapshot: &Snapshot, sections: &[(u32, &[u8])]) -> Result<Snapsho
     if decay.is_none() && !contents.image.entries.is_empty() {
         return Err(refused("invalid half-life"));
     }
-    Ok(SnapshotContents { image: EvidenceImage { decay, ..contents.image }, ..contents })
+    Ok(SnapshotContents { image: EvidenceSnapshot { decay, ..contents.image }, ..contents })
 }
 
 pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Option<SnapshotContents> {

@@ -271,13 +271,6 @@ impl HostPauses {
         self.at_risk.entry(domain.to_owned()).or_default().has_complete_short_page = true;
     }
 
-    /// Returns the hosts for which [`has_complete_short_page`](Self::has_complete_short_page) holds, in no order.
-    #[cfg(feature = "journal")]
-    pub(crate) fn with_complete_short_pages(&self) -> Vec<String> {
-        let complete = self.at_risk.iter().filter(|host| host.has_complete_short_page);
-        complete.map(|host| host.key().clone()).collect()
-    }
-
     /// Drops the hosts whose blocks are old and that are not paused. Their short pages go with them, which costs one
     /// more comparison each.
     fn drop_idle(&self, pauses: &impl PauseStore, settings: &BackoffSettings, now: Timestamp) {

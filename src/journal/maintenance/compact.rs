@@ -131,7 +131,7 @@ pub fn compact(
     };
     let (last, clock) = (start.last_present(), now);
     let now = clock_use.present(now, last);
-    let mut fold = Fold::begin(start, selector, now);
+    let mut fold = Fold::begin(start, selector.learned(), now);
     fold.throttle.clone_from(&options.throttle);
     let cutoff = cutoff(dir, if writer_active { sealed_seq } else { u64::MAX }, options, now)?;
     // Nobody misses what was never there.
@@ -140,10 +140,12 @@ pub fn compact(
     }
     let mut at_seal = None;
     if writer_active && sealed_seq > fold.covers_seq {
-        fold.advance(dir, selector, sealed_seq, now, &mut |progress| on_progress(Phase::Folding, progress))?;
-        at_seal = Some(fold.encoded(selector, now));
+        fold.advance(dir, selector.learned(), sealed_seq, now, &mut |progress| on_progress(Phase::Folding, progress))?;
+        at_seal = Some(fold.encoded(selector.learned(), selector.priors(), now));
     }
-    fold.advance(dir, selector, fetchwise_log::durable_seq(dir)?, now, &mut |done| on_progress(Phase::Folding, done))?;
+    fold.advance(dir, selector.learned(), fetchwise_log::durable_seq(dir)?, now, &mut |done| {
+        on_progress(Phase::Folding, done)
+    })?;
     if !options.trust_clock {
         check_own_times(dir, fold.latest, last, clock)?;
         check(dir, fold.newest, now)?;
@@ -151,12 +153,12 @@ pub fn compact(
     if !writer_active && !options.dry_run {
         begin_segment(dir)?;
         // Opening the journal has rewritten what an earlier writer had not synced before it died. That is on disk now.
-        fold.advance(dir, selector, fetchwise_log::durable_seq(dir)?, now, &mut |_| {})?;
+        fold.advance(dir, selector.learned(), fetchwise_log::durable_seq(dir)?, now, &mut |_| {})?;
     }
     if fold.covers_seq == 0 {
         return Ok(CompactReport { cutoff, ..CompactReport::default() });
     }
-    let at_end = fold.encoded(selector, now);
+    let at_end = fold.encoded(selector.learned(), selector.priors(), now);
     let floor_seq = if writer_active { sealed_seq } else { fold.covers_seq };
     let mut report = CompactReport { cutoff, writer_active, ..CompactReport::default() };
     report.weight.0 = at_end.contents.weight();

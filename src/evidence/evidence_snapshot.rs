@@ -1,6 +1,6 @@
 //! Evidence as plain columns, for snapshots and for comparing two replays of the same log.
 //!
-//! Owns: reading all cells into [`EvidenceImage`] and adding an image to evidence.
+//! Owns: reading all cells into [`EvidenceSnapshot`] and adding an image to evidence.
 //!
 //! Invariants: rows are sorted by key and fetchers by name, so equal evidence gives equal columns whatever the order of
 //! learning. Adding an image keeps what the evidence already has.
@@ -47,7 +47,7 @@ impl EntryAddress {
     pub(crate) const MAP: u32 = 4;
 }
 
-/// One cell: group and fetcher packed as in memory, with the fetcher's index in [`EvidenceImage::fetchers`], and its
+/// One cell: group and fetcher packed as in memory, with the fetcher's index in [`EvidenceSnapshot::fetchers`], and its
 /// weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CellRow {
@@ -58,21 +58,21 @@ pub(crate) struct CellRow {
 /// One breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BreakerRow {
-    /// The fetcher's index in [`EvidenceImage::fetchers`].
+    /// The fetcher's index in [`EvidenceSnapshot::fetchers`].
     pub(crate) fetcher: u32,
     pub(crate) blocks: u32,
     pub(crate) last: Timestamp,
 }
 
-/// A host signal: its index in [`EvidenceImage::signals`] and the day it was last shown.
+/// A host signal: its index in [`EvidenceSnapshot::signals`] and the day it was last shown.
 pub(crate) type SlotRow = Option<(u32, u16)>;
 
 /// One signal and fetcher.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SignalCellRow {
-    /// The signal's index in [`EvidenceImage::signals`].
+    /// The signal's index in [`EvidenceSnapshot::signals`].
     pub(crate) tag: u32,
-    /// The fetcher's index in [`EvidenceImage::fetchers`].
+    /// The fetcher's index in [`EvidenceSnapshot::fetchers`].
     pub(crate) fetcher: u32,
     pub(crate) is_file: bool,
     pub(crate) raw: RawSignalCounts,
@@ -99,9 +99,9 @@ pub(crate) struct DayRow {
     pub(crate) day: Day,
 }
 
-/// All evidence at one time.
+/// All evidence of one process at one time, as plain columns.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct EvidenceImage {
+pub struct EvidenceSnapshot {
     /// The scale of the weights; `None` in an image without weights.
     pub(crate) decay: Option<Decay>,
     /// The time at which entries were checked for having faded.
@@ -121,7 +121,7 @@ pub(crate) struct EvidenceImage {
 impl Evidence {
     /// Returns an image of everything that has not faded by `as_of`. Its fetchers are those of its cells and those in
     /// `seen`. Cost: a pass over all entries and a sort.
-    pub(crate) fn image(&self, registry: &Registry, as_of: Timestamp, seen: &[String]) -> EvidenceImage {
+    pub(crate) fn image(&self, registry: &Registry, as_of: Timestamp, seen: &[String]) -> EvidenceSnapshot {
         self.image_over(registry, as_of, seen, FADED)
     }
 
@@ -132,8 +132,8 @@ impl Evidence {
         as_of: Timestamp,
         seen: &[String],
         least: f64,
-    ) -> EvidenceImage {
-        let mut image = EvidenceImage { decay: Some(self.decay()), as_of, ..EvidenceImage::default() };
+    ) -> EvidenceSnapshot {
+        let mut image = EvidenceSnapshot { decay: Some(self.decay()), as_of, ..EvidenceSnapshot::default() };
         let down = self.decay().down(as_of);
         let places = self.add_signals(&mut image);
         let slot = |slot: Option<(SignalId, u16)>| self.slot_row(slot, &places);
@@ -160,8 +160,8 @@ impl Evidence {
     }
 
     /// Adds the entries that are not in the map.
-    pub(super) fn add_fixed(&self, image: &mut EvidenceImage) {
-        let fixed = |kind, entries: &[SharedEntry], image: &mut EvidenceImage| {
+    pub(super) fn add_fixed(&self, image: &mut EvidenceSnapshot) {
+        let fixed = |kind, entries: &[SharedEntry], image: &mut EvidenceSnapshot| {
             for (key, entry) in (0u64..).zip(entries) {
                 image.push(EntryAddress { kind, key }, entry, [None; 4], |_| true);
             }
@@ -180,7 +180,7 @@ impl Evidence {
 
     /// Adds the signals and their cells to an image, with the fetchers' ids. Returns the index of each row's signal in
     /// the image.
-    pub(super) fn add_signals(&self, image: &mut EvidenceImage) -> Vec<u32> {
+    pub(super) fn add_signals(&self, image: &mut EvidenceSnapshot) -> Vec<u32> {
         let names = self.signals().names();
         image.signals = names.iter().map(|name| String::from(&**name)).collect();
         image.signals.sort_unstable();
@@ -226,12 +226,12 @@ impl Evidence {
 
     /// Adds an image, with its weights converted to this evidence's scale. If half-lives differ, each weight is the one
     /// at the time of the image and decays by the new half-life from then on. Times after `present` count as `present`.
-    pub(crate) fn absorb(&self, image: &EvidenceImage, registry: &Registry, present: Timestamp) {
+    pub(crate) fn absorb(&self, image: &EvidenceSnapshot, registry: &Registry, present: Timestamp) {
         self.combine(image, registry, CombineMode::Load { present });
     }
 
     /// Adds or subtracts an image of another process's evidence, concurrently with all other operations.
-    pub(crate) fn combine(&self, image: &EvidenceImage, registry: &Registry, how: CombineMode) {
+    pub(crate) fn combine(&self, image: &EvidenceSnapshot, registry: &Registry, how: CombineMode) {
         let present = match how {
             CombineMode::Load { present } => Some(present),
             CombineMode::Add | CombineMode::Subtract => None,
@@ -290,7 +290,7 @@ impl Evidence {
     }
 
     /// Returns how the weights of an image become those of this evidence; `None` for an image without weights.
-    fn scaling(&self, image: &EvidenceImage, present: Option<Timestamp>) -> Option<Scaling> {
+    fn scaling(&self, image: &EvidenceSnapshot, present: Option<Timestamp>) -> Option<Scaling> {
         let from = image.decay?;
         let scale = match from.half_life() == self.decay().half_life() {
             true => self.decay().rebase(&from),
@@ -418,7 +418,7 @@ pub(super) struct Absorber {
 
 impl Absorber {
     /// Returns the absorber of rows of an image; `None` if the image is without weights.
-    pub(super) fn of(to: &Evidence, image: &EvidenceImage, registry: &Registry, present: Timestamp) -> Option<Self> {
+    pub(super) fn of(to: &Evidence, image: &EvidenceSnapshot, registry: &Registry, present: Timestamp) -> Option<Self> {
         Some(Self {
             ids: image.fetchers.iter().map(|name| registry.intern(name)).collect(),
             signals: image.signals.iter().map(|name| to.signals().id(name)).collect(),
@@ -428,8 +428,8 @@ impl Absorber {
     }
 
     /// Adds rows that no other thread adds.
-    pub(super) fn add(&self, to: &Evidence, rows: &EvidenceImage) {
-        let EvidenceImage { entries, cells, breakers, days, as_of, .. } = rows;
+    pub(super) fn add(&self, to: &Evidence, rows: &EvidenceSnapshot) {
+        let EvidenceSnapshot { entries, cells, breakers, days, as_of, .. } = rows;
         let part = ImagePart { entries, cells, breakers, days, how: self.how };
         to.absorb_part(&part, &self.ids, &self.signals, self.scaling, *as_of);
     }
@@ -456,7 +456,22 @@ fn at(entries: &[SharedEntry], key: u64) -> Option<&Entry> {
     usize::try_from(key).ok().and_then(|index| entries.get(index)).map(|shared| &**shared)
 }
 
-impl EvidenceImage {
+impl EvidenceSnapshot {
+    /// Returns the time at which entries were checked for having faded.
+    pub fn as_of(&self) -> Timestamp {
+        self.as_of
+    }
+
+    /// Returns the half-life of the weights in milliseconds; `None` without weights.
+    pub fn half_life_ms(&self) -> Option<u64> {
+        self.decay.map(|decay| decay.half_life().as_millis() as u64)
+    }
+
+    /// Returns the number of keys.
+    pub fn keys(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Removes the entries and everything that belongs to them.
     pub(crate) fn clear_rows(&mut self) {
         self.entries.clear();
