@@ -14,7 +14,7 @@ use super::evidence_snapshot::{EntryAddress, EvidenceSnapshot, FADED};
 use super::host_signal_slots::SignalId;
 use super::{Evidence, Key};
 use crate::evidence::daily_block_counts::{DAYS_KEPT, day_number};
-use crate::evidence::evidence_snapshot::{Absorber, DayRow};
+use crate::evidence::evidence_snapshot::{Absorber, CombineMode, DayRow};
 use fetchwise_types::registry::Registry;
 use fetchwise_types::time::Timestamp;
 
@@ -117,7 +117,7 @@ impl Evidence {
     ) {
         self.reserve(keys);
         self.absorb(image, registry, present);
-        let Some(absorber) = Absorber::of(self, image, registry, present) else { return };
+        let Some(absorber) = Absorber::new(self, image, registry, CombineMode::Load { present }) else { return };
         let next = AtomicUsize::new(0);
         let work = || {
             let (fetchers, signals) = (image.fetchers.clone(), image.signals.clone());

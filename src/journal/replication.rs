@@ -9,13 +9,14 @@
 
 use std::path::Path;
 
+use fetchwise_log::RecordRef;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::entry::{Entry, LinkEntry, Release, ReleaseTarget};
+use super::entry::{Entry, LinkEntry, Release, ReleaseTarget, Tombstone, TombstoneTarget};
 use super::error::JournalError;
 use super::fold::Fold;
 use super::read::{open, pass, pass_range};
-use super::schema::{self, ClampedAttempt};
+use super::schema::{self, ClampedAttempt, SchemaError};
 use super::snapshot::{SnapshotContents, decode_sections};
 use crate::backoff::LinkState;
 use crate::evidence::decay::Decay;
@@ -86,57 +87,66 @@ pub fn read_positions(
             }
             (next..seq).for_each(|gone| f(gone, PositionContent::Gone));
             next = seq + 1;
-            if record.kind == schema::kind::TOMBSTONE {
-                match schema::decode(record.kind, record.schema, record.payload)? {
-                    super::Entry::Tombstone(super::Tombstone { target: super::TombstoneTarget::Domain(name), at }) => {
-                        f(seq, PositionContent::ForgottenDomain(&name, at));
-                    }
-                    _ => f(seq, PositionContent::Nothing),
-                }
-                return Ok(());
-            }
-            if matches!(record.kind, schema::kind::LINK_STATE | schema::kind::RELEASE) {
-                let entry = schema::decode(record.kind, record.schema, record.payload)?;
-                match of_link(&entry).filter(|_| !known.covers(seq, &entry)) {
-                    Some(link) => f(seq, PositionContent::Link(link)),
-                    None => f(seq, PositionContent::Nothing),
-                }
-                return Ok(());
-            }
-            let Some(view) = schema::attempt(record.kind, record.schema, record.payload)? else {
-                f(seq, PositionContent::Nothing);
-                return Ok(());
-            };
-            let link = view.link();
-            let is_forgotten = known.covers_attempt(seq, &view);
-            let link = xxh3_64(link.as_bytes());
-            let whole = ClampedAttempt(view, NO_LIMIT);
-            let (facts, is_file) = (whole.fields(), learned.evidence.kind_of(&whole) == ContentKind::File);
-            if is_forgotten || facts.weight <= 0.0 || !facts.weight.is_finite() {
-                f(seq, PositionContent::Nothing);
-                return Ok(());
-            }
-            let mut heuristics = Vec::with_capacity(16);
-            whole.each_heuristic(&mut |kind, value| heuristics.push((kind, value)));
-            let fact = RemoteAttempt {
-                at: facts.at,
-                fetcher: facts.fetcher,
-                // Capped as in evidence.
-                weight: facts.weight.min(1.0),
-                success: facts.success,
-                is_banned: facts.is_banned,
-                duration_ms: facts.duration_ms,
-                hint: facts.hint,
-                is_file,
-                heuristics: &heuristics,
-            };
-            f(seq, PositionContent::RemoteAttempt(fact, link));
-            Ok(())
+            content_of((seq, record), learned, known, &mut f)
         },
         upto,
         &mut tombstones.mark,
     )?;
     (next..=upto).for_each(|gone| f(gone, PositionContent::Gone));
+    Ok(())
+}
+
+/// Calls `f` once with the content of a record.
+fn content_of(
+    (seq, record): (u64, RecordRef<'_>),
+    learned: &Learned,
+    known: &TombstoneSet,
+    f: &mut impl FnMut(u64, PositionContent<'_>),
+) -> Result<(), SchemaError> {
+    if record.kind == schema::kind::TOMBSTONE {
+        match schema::decode(record.kind, record.schema, record.payload)? {
+            Entry::Tombstone(Tombstone { target: TombstoneTarget::Domain(name), at }) => {
+                f(seq, PositionContent::ForgottenDomain(&name, at));
+            }
+            _ => f(seq, PositionContent::Nothing),
+        }
+        return Ok(());
+    }
+    if matches!(record.kind, schema::kind::LINK_STATE | schema::kind::RELEASE) {
+        let entry = schema::decode(record.kind, record.schema, record.payload)?;
+        match of_link(&entry).filter(|_| !known.covers(seq, &entry)) {
+            Some(link) => f(seq, PositionContent::Link(link)),
+            None => f(seq, PositionContent::Nothing),
+        }
+        return Ok(());
+    }
+    let Some(view) = schema::attempt(record.kind, record.schema, record.payload)? else {
+        f(seq, PositionContent::Nothing);
+        return Ok(());
+    };
+    let link = xxh3_64(view.link().as_bytes());
+    let is_forgotten = known.covers_attempt(seq, &view);
+    let whole = ClampedAttempt(view, NO_LIMIT);
+    let (facts, is_file) = (whole.fields(), learned.evidence.kind_of(&whole) == ContentKind::File);
+    if is_forgotten || facts.weight <= 0.0 || !facts.weight.is_finite() {
+        f(seq, PositionContent::Nothing);
+        return Ok(());
+    }
+    let mut heuristics = Vec::with_capacity(16);
+    whole.each_heuristic(&mut |kind, value| heuristics.push((kind, value)));
+    let fact = RemoteAttempt {
+        at: facts.at,
+        fetcher: facts.fetcher,
+        // Capped as in evidence.
+        weight: facts.weight.min(1.0),
+        success: facts.success,
+        is_banned: facts.is_banned,
+        duration_ms: facts.duration_ms,
+        hint: facts.hint,
+        is_file,
+        heuristics: &heuristics,
+    };
+    f(seq, PositionContent::RemoteAttempt(fact, link));
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use crate::backoff::LinkState;
 use crate::evidence::{Breaker, Key};
 use crate::metrics::recorder::PauseCause;
 use crate::pause_coordination::PauseCoordinator;
-use crate::state::host_pauses::{PauseReason, PauseStore, TrialRole};
+use crate::state::host_pauses::{LinkFailure, PauseReason, PauseStore, TrialRole};
 use crate::trace;
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
@@ -68,16 +68,11 @@ impl Selector {
         }
         // No link of a crawler starts with NUL.
         let link = format!("\0{link:016x}");
-        self.state.hosts.record_failure(
-            self,
-            domain,
-            &link,
-            TrialRole::Ordinary,
-            PauseReason::Blocked,
-            &self.backoff,
-            now,
-            |until| self.announce_pause(domain, until, PauseCause::Blocked, now),
-        )
+        let (role, why) = (TrialRole::Ordinary, PauseReason::Blocked);
+        let failure = LinkFailure { domain, link: &link, role, why, now };
+        self.state.hosts.record_failure(self, failure, &self.backoff, |until| {
+            self.announce_pause(domain, until, PauseCause::Blocked, now);
+        })
     }
 
     /// Sets the state that other nodes report for a link, by the xxh3-64 of its name; `None` removes it. Visits respect
