@@ -66,7 +66,9 @@ impl Writers {
             }
             Self::One => {
                 let before = of.load(Ordering::Relaxed);
-                of.store(f(before), order);
+                let after = f(before);
+                debug_assert_eq!(of.load(Ordering::Relaxed), before, "another thread adds to the cell of one writer");
+                of.store(after, order);
                 before
             }
         }
