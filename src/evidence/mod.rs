@@ -538,23 +538,40 @@ impl Evidence {
                 },
             }
         });
-        // Addresses of one network have no site in common, but a quota.
-        if let Some(network) = domain.filter(|_| wants(CellRole::Site)).and_then(site_quota::network_of) {
-            visit(self.entry_or_new(Key::domain(&network), at, &guard), Level::Site, 0, CellRole::Site);
-        }
-        if let Some(name) = site.or(domain).filter(|_| wants(CellRole::Site)).and_then(site_quota::registered_above) {
-            visit(self.entry_or_new(Key::domain(name), at, &guard), Level::Site, 0, CellRole::Site);
-        }
-        // A site's weights are in two parts: those of the domain of its name, and those of its other domains.
-        if let Some(site) = site.filter(|_| site != domain && wants(CellRole::Site)) {
-            let key = Key::domain(site);
-            visit(self.entry_or_new(key, at, &guard), Level::Site, 0, CellRole::Site);
-            if let Some(entry) = own {
-                entry.set_site(key.0);
-            }
+        if wants(CellRole::Site) {
+            self.each_site_entry((domain, site), at, own, &guard, |entry| {
+                visit(entry, Level::Site, 0, CellRole::Site);
+            });
         }
         if is_changed {
             shared.shared_version.change();
+        }
+    }
+
+    /// Calls `f` with the entries in which an attempt counts for the quotas and the site of its domain.
+    #[inline]
+    fn each_site_entry(
+        &self,
+        (domain, site): (Option<&str>, Option<&str>),
+        at: Timestamp,
+        own: Option<&Entry>,
+        guard: &Guard<'_>,
+        mut f: impl FnMut(&Entry),
+    ) {
+        // Addresses of one network have no site in common, but a quota.
+        if let Some(network) = domain.and_then(site_quota::network_of) {
+            f(self.entry_or_new(Key::domain(&network), at, guard));
+        }
+        if let Some(name) = site.or(domain).and_then(site_quota::registered_above) {
+            f(self.entry_or_new(Key::domain(name), at, guard));
+        }
+        // A site's weights are in two parts: those of the domain of its name, and those of its other domains.
+        if let Some(site) = site.filter(|_| site != domain) {
+            let key = Key::domain(site);
+            f(self.entry_or_new(key, at, guard));
+            if let Some(entry) = own {
+                entry.set_site(key.0);
+            }
         }
     }
 

@@ -87,6 +87,9 @@ pub(super) struct EncodedSnapshot {
 /// Last value of each key, with its sequence number; 0 for values from a snapshot.
 pub(super) type LastBySeq<K, V> = HashMap<K, (u64, V)>;
 
+/// Tombstones with their sequence numbers.
+type Tombstones = Vec<(u64, TombstoneTarget)>;
+
 fn keep_last<K: Eq + Hash, V>(all: &mut LastBySeq<K, V>, key: K, seq: u64, value: V) {
     match all.entry(key) {
         std::collections::hash_map::Entry::Occupied(mut known) if known.get().0 <= seq => {
@@ -215,12 +218,13 @@ impl Fold {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), JournalError> {
         let from = self.covers_seq;
-        let mut tombstones = Vec::new();
-        let mut torn = self.advance_once(dir, learned, upto, now, &mut tombstones, progress)?;
+        let (mut torn, mut tombstones) = self.advance_once(dir, learned, (upto, now), progress)?;
         if torn.is_some() && upto == u64::MAX {
             // A live writer finishes its write within this time. The torn tail of a dead one stays.
             std::thread::sleep(SETTLE);
-            torn = self.advance_once(dir, learned, upto, now, &mut tombstones, &mut |_| {})?;
+            let (still_torn, more) = self.advance_once(dir, learned, (upto, now), &mut |_| {})?;
+            torn = still_torn;
+            tombstones.extend(more);
         }
         self.replayed.torn_tail = torn;
         if !tombstones.is_empty() {
@@ -246,17 +250,16 @@ impl Fold {
         if tombstones.is_empty() { Ok(()) } else { self.retract(dir, learned, tombstones, self.covers_seq, now) }
     }
 
+    /// Continues once. Returns the torn tail and the tombstones that it met.
     fn advance_once(
         &mut self,
         dir: &Path,
         learned: &Learned,
-        upto: u64,
-        now: Timestamp,
-        tombstones: &mut Vec<(u64, TombstoneTarget)>,
+        (upto, now): (u64, Timestamp),
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<Option<TornTail>, JournalError> {
+    ) -> Result<(Option<TornTail>, Tombstones), JournalError> {
         if self.covers_seq >= upto {
-            return Ok(None);
+            return Ok((None, Vec::new()));
         }
         let threads = if self.throttle.is_some() { 1 } else { threads() };
         let shards = (0..threads).map(|_| Shard::new(learned, self.past)).collect();
@@ -288,19 +291,19 @@ impl Fold {
         {
             return Err(JournalError::Record { seq, source });
         }
-        let (mut voices, mut releases) = (Vec::new(), Vec::new());
+        let (mut voices, mut releases, mut tombstones) = (Vec::new(), Vec::new(), Vec::new());
         for mut shard in shards {
             releases.append(&mut shard.releases);
             learned.evidence.merge(&shard.shared);
             voices.append(&mut shard.voices);
-            self.merge(shard, tombstones);
+            self.merge(shard, &mut tombstones);
         }
         self.end_pauses(&releases);
         voices.sort_unstable_by_key(|(seq, _)| *seq);
         voices.iter().for_each(|(_, voice)| learned.evidence.observe_signals(voice));
         self.latest = self.latest.max(self.newest);
         self.newest = self.newest.min(now);
-        Ok(summary.torn)
+        Ok((summary.torn, tombstones))
     }
 
     /// Ends the pauses that began before an operator ended them. The pause and its end may have been read by different
@@ -322,7 +325,7 @@ impl Fold {
         }
     }
 
-    fn merge(&mut self, shard: Shard, tombstones: &mut Vec<(u64, TombstoneTarget)>) {
+    fn merge(&mut self, shard: Shard, tombstones: &mut Tombstones) {
         self.covers_seq = self.covers_seq.max(shard.last_seq);
         self.newest = self.newest.max(shard.newest);
         self.replayed.attempts += shard.attempts;
@@ -482,7 +485,7 @@ struct Shard {
     importance: LastBySeq<(String, Option<String>), ImportanceEntry>,
     paces: LastBySeq<(u8, String), PaceEntry>,
     short_page_hosts: LastBySeq<String, bool>,
-    tombstones: Vec<(u64, TombstoneTarget)>,
+    tombstones: Tombstones,
     releases: Vec<(u64, ReleaseTarget)>,
     failed: Option<(u64, Arc<SchemaError>)>,
 }
