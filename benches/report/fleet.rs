@@ -6,7 +6,6 @@ use std::time::Instant;
 use fetchwise::attempt::Attempt;
 use fetchwise::evidence::RemoteAttempt;
 use fetchwise::selector::Selector;
-use fetchwise::selector::replication::Replication;
 use fetchwise::time::Timestamp;
 use fetchwise_fleet::model::codec::{Batch, Builder};
 
@@ -34,7 +33,9 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let learned = best(3, || {
         let selector = Selector::builder().without_pace().around(now).build().unwrap();
         let begun = Instant::now();
-        messages.iter().for_each(|body| Batch::decode(body).unwrap().each(|_, fact, _| selector.receive_attempt(fact)));
+        messages
+            .iter()
+            .for_each(|body| Batch::decode(body).unwrap().each(|_, fact, _| selector.learned().receive_attempt(fact)));
         begun.elapsed().as_secs_f64()
     });
     let bytes: usize = messages.iter().map(Vec::len).sum();

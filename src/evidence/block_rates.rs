@@ -45,7 +45,6 @@ impl Evidence {
     }
 
     /// Records that attempts before `since` are missing.
-    #[cfg(feature = "journal")]
     pub(crate) fn set_days_since(&self, since: Option<Timestamp>) {
         self.days_since_ms.fetch_max(since.map_or(i64::MIN, Timestamp::as_millis), Ordering::Relaxed);
     }

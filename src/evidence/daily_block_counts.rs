@@ -99,7 +99,6 @@ impl Day {
     }
 
     /// Returns counts read from a snapshot; `None` if they are inconsistent.
-    #[cfg(feature = "journal")]
     pub(crate) fn new(day: u32, attempts: u32, banned: u32) -> Option<Self> {
         let is_sane = banned <= attempts && attempts > 0 && u64::from(attempts) <= MAX_COUNT;
         Some(Self { day: u16::try_from(day).ok().filter(|_| is_sane)?, attempts, banned })
@@ -122,7 +121,6 @@ impl Day {
         Self { attempts: self.attempts + attempts, banned: self.banned + other.banned.min(attempts), ..self }
     }
 
-    #[cfg(any(test, feature = "journal"))]
     fn minus(self, other: Self) -> Self {
         let attempts = self.attempts.saturating_sub(other.attempts);
         Self { attempts, banned: self.banned.saturating_sub(other.banned).min(attempts), ..self }
@@ -188,7 +186,6 @@ impl<'e, R: Default + AsRef<MoreDays>> Days<'e, R> {
     }
 
     /// Subtracts counts from their day.
-    #[cfg(any(test, feature = "journal"))]
     pub(crate) fn subtract(&self, what: Day) {
         self.each_slot(|slot| {
             let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
@@ -199,7 +196,6 @@ impl<'e, R: Default + AsRef<MoreDays>> Days<'e, R> {
     }
 
     /// Returns the kept days in order.
-    #[cfg(any(test, feature = "journal"))]
     pub(crate) fn all(&self) -> Vec<Day> {
         let mut days: Vec<Day> = Vec::new();
         self.each_slot(|slot| days.extend(Day::unpack(slot.load(Ordering::Relaxed))));

@@ -18,7 +18,6 @@ pub const DEFAULT_HALF_LIFE_DAYS: f64 = 30.0;
 const DAY_MS: f64 = 86_400_000.0;
 
 /// Half-lives from the landmark to the present that leave room in `f32`, which ends 120 half-lives after the landmark.
-#[cfg(feature = "journal")]
 const NEAR: std::ops::RangeInclusive<f64> = -8.0..=64.0;
 
 /// The error of a half-life outside the allowed range.
@@ -63,7 +62,6 @@ impl Decay {
     }
 
     /// Returns whether weights at `at` are far from the ends of `f32`.
-    #[cfg(feature = "journal")]
     pub(crate) fn is_near(&self, at: Timestamp) -> bool {
         NEAR.contains(&self.exponent(at))
     }
@@ -79,7 +77,6 @@ impl Decay {
     }
 
     /// Returns the scale with this landmark, for stored weights.
-    #[cfg(feature = "journal")]
     pub(crate) fn at_landmark(half_life: Duration, landmark: Timestamp) -> Option<Self> {
         let half_life_ms = half_life.as_millis() as f64;
         let days = half_life_ms / DAY_MS;
@@ -90,7 +87,6 @@ impl Decay {
 
     /// Returns the factor that converts a weight from the scale `from`, which must have the same half-life, to this
     /// one. The factor is exact if both landmarks are multiples of the half-life: then it is a power of two.
-    #[cfg(feature = "journal")]
     pub(crate) fn rebase(&self, from: &Self) -> f64 {
         (from.landmark_ms.saturating_sub(self.landmark_ms) as f64 / self.half_life_ms).clamp(-900.0, 900.0).exp2()
     }

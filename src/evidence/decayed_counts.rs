@@ -52,7 +52,6 @@ pub(crate) enum Writers {
     /// Any number of recording threads: each change is one atomic step.
     Many,
     /// One thread of a replay, which has all of the cell's attempts: a load and a store are enough.
-    #[cfg_attr(not(feature = "journal"), allow(dead_code, reason = "only a replay has a single writer"))]
     One,
 }
 
@@ -67,7 +66,9 @@ impl Writers {
             }
             Self::One => {
                 let before = of.load(Ordering::Relaxed);
-                of.store(f(before), order);
+                let after = f(before);
+                debug_assert_eq!(of.load(Ordering::Relaxed), before, "another thread adds to the cell of one writer");
+                of.store(after, order);
                 before
             }
         }
@@ -169,7 +170,6 @@ impl Weights {
 }
 
 /// The content of a cell as plain numbers, on its evidence's scale.
-#[cfg(feature = "journal")]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct RawCounts {
     pub(crate) success: f64,
@@ -188,10 +188,8 @@ pub(crate) struct RawCounts {
 }
 
 /// The largest weight that an image of any origin can bring: sums of many such weights stay finite.
-#[cfg(feature = "journal")]
 const MAX_WEIGHT: f64 = 1e270;
 
-#[cfg(feature = "journal")]
 impl RawCounts {
     /// Returns the content with its weights multiplied by `scale`. They stay finite. With `present`, the weight of one
     /// attempt at the present, they also stay below the weight of as many attempts at the present: no attempt was made
@@ -421,7 +419,6 @@ impl DecayedCounts {
     }
 }
 
-#[cfg(feature = "journal")]
 impl DecayedCounts {
     /// Subtracts one attempt: the inverse of [`add`](Self::add) to within rounding, and exactly zero after the last
     /// attempt. The recent and alert pairs, which have forgotten their parts, lose as much as they have.
@@ -524,7 +521,6 @@ impl DecayedCounts {
 }
 
 /// Evidence snapshots of other processes, which are added and subtracted concurrently with all other operations.
-#[cfg(feature = "journal")]
 impl DecayedCounts {
     /// Adds the content of another process's cell, on the same scale. The recent pairs are copied only to a cell that
     /// has none.
@@ -571,7 +567,6 @@ impl DecayedCounts {
 
 /// Returns a pair with its weights multiplied by `scale`, and at most `most` in total. A pair that leaves the range of
 /// `f32` is dropped.
-#[cfg(feature = "journal")]
 pub(super) fn rescaled_pair((success, total): (f32, f32), scale: f64, most: Option<f64>) -> (f32, f32) {
     let (success, total) = (f64::from(success), f64::from(total));
     let factor = match most {
@@ -582,13 +577,11 @@ pub(super) fn rescaled_pair((success, total): (f32, f32), scale: f64, most: Opti
     if success.is_finite() && total.is_finite() { (success, total) } else { (0.0, 0.0) }
 }
 
-#[cfg(feature = "journal")]
 fn add_f64(to: &AtomicU64, weight: f64, order: Ordering) {
     let _ = to.fetch_update(order, Ordering::Relaxed, |bits| Some((f64::from_bits(bits) + weight).to_bits()));
 }
 
 /// Subtracts, down to 0. Relaxed: `read` clamps to the total what it sees of a concurrent subtraction.
-#[cfg(feature = "journal")]
 fn sub_f64(from: &AtomicU64, weight: f64) {
     if weight > 0.0 {
         let _ = from.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| {
@@ -692,7 +685,6 @@ mod tests {
         assert_eq!(cell.read(1.0), Weights::default());
     }
 
-    #[cfg(feature = "journal")]
     #[test]
     fn the_recent_pair_stands_in_for_an_alert_pair_missing_in_an_image() {
         let (decay, now) = (decay(), 1_800_000_000_000);

@@ -65,13 +65,11 @@ impl Group {
 
     /// Returns whether the group belongs to the entry's own key. Each attempt changes exactly one such cell of the
     /// entry.
-    #[cfg(feature = "journal")]
     pub(crate) fn is_own(self) -> bool {
         (self.0 >> 61) & 3 == Level::Own as u64
     }
 
     /// Returns the group's level.
-    #[cfg(feature = "journal")]
     pub(crate) fn level(self) -> Level {
         [Level::Own, Level::Path, Level::Suffix, Level::Site][(self.0 >> 61) as usize & 3]
     }
@@ -298,7 +296,6 @@ impl Entry {
     }
 
     /// Returns the hash of the domain's site if that is not the domain itself.
-    #[cfg(feature = "journal")]
     pub(crate) fn site(&self) -> u64 {
         self.site.load(Ordering::Relaxed)
     }
@@ -455,7 +452,6 @@ impl Entry {
 }
 
 /// Access for snapshots.
-#[cfg(feature = "journal")]
 impl Entry {
     /// Returns the tag of a group and a fetcher's number, of which there are at most 4096.
     pub(crate) fn join_tag(group: Group, fetcher: u64) -> u64 {

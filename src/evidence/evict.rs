@@ -31,7 +31,6 @@ pub(super) struct KeyLimit {
     evicted: AtomicU64,
     #[cfg(test)]
     looked_at: AtomicU64,
-    #[cfg(feature = "journal")]
     over_quota: crate::evidence::eviction_priority::OverQuotaWeights,
 }
 
@@ -51,18 +50,15 @@ impl KeyLimit {
             evicted: AtomicU64::new(0),
             #[cfg(test)]
             looked_at: AtomicU64::new(0),
-            #[cfg(feature = "journal")]
             over_quota: crate::evidence::eviction_priority::OverQuotaWeights::default(),
         }
     }
 
     /// Returns the limit, if there is one.
-    #[cfg(feature = "journal")]
     pub(super) fn max(&self) -> Option<usize> {
         Some(self.max_keys).filter(|max| *max < usize::MAX)
     }
 
-    #[cfg(feature = "journal")]
     pub(super) fn over_quota(&self) -> &crate::evidence::eviction_priority::OverQuotaWeights {
         &self.over_quota
     }
@@ -131,20 +127,6 @@ impl Evidence {
         let weight = entry.weight();
         Some(Candidate { key, is_low_priority: self.is_low_priority(key, weight), weight })
     }
-
-    /// Returns false: without other nodes no key has low priority.
-    #[cfg(not(feature = "journal"))]
-    fn is_low_priority(&self, _: u64, _: f64) -> bool {
-        false
-    }
-
-    /// Does nothing: without other nodes no key has low priority.
-    #[cfg(not(feature = "journal"))]
-    fn draw_low_priority(&self, _: &Guard<'_>, _: &mut dyn FnMut(u64)) {}
-
-    /// Does nothing: without other nodes no key has low priority.
-    #[cfg(not(feature = "journal"))]
-    fn forget_priority(&self, _: u64) {}
 }
 
 #[cfg(test)]

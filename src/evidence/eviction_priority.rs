@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use papaya::HashMap;
 
 use super::{Entry, Evidence, Guard, HOST_SHOWED, HOST_SHOWS, Key, Observation, SITE_SATURATED};
-use crate::evidence::evidence_image::{EntryAddress, EvidenceImage};
+use crate::evidence::evidence_snapshot::{EntryAddress, EvidenceSnapshot};
 use crate::evidence::key_pool::KeyPool;
 use fetchwise_types::registry::Registry;
 
@@ -92,7 +92,7 @@ impl Evidence {
 
     /// Gives low priority to all keys of an image that is part of this evidence, unless another node has attempted
     /// them.
-    pub(crate) fn mark_low_priority(&self, image: &EvidenceImage) {
+    pub(crate) fn mark_low_priority(&self, image: &EvidenceSnapshot) {
         let Some(from) = image.decay.filter(|_| self.key_limit.max().is_some()) else { return };
         let (scale, guard) = (self.decay().rebase(&from), self.guard());
         let mut cells = &image.cells[..];

@@ -10,7 +10,6 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::decay::Decay;
-#[cfg(feature = "journal")]
 use crate::evidence::decayed_counts::rescaled_pair;
 use crate::evidence::decayed_counts::{pack, unpack};
 use crate::evidence::host_signal_slots::SignalId;
@@ -214,7 +213,6 @@ impl SignalCounts {
     /// Adds the content of another cell, with its weights multiplied by `scale`. Each pair may exceed its capacity
     /// until the next addition. With `present`, the weight of one attempt at the present, what is added has at most the
     /// weight of a full pair at the present.
-    #[cfg(feature = "journal")]
     pub(crate) fn absorb(&self, raw: &RawSignalCounts, scale: f64, present: Option<f64>) {
         let own = self.raw();
         let pair = |pair, capacity: f64| rescaled_pair(pair, scale, present.map(|unit| unit * capacity));
@@ -231,7 +229,6 @@ impl SignalCounts {
     }
 
     /// Returns the whole content.
-    #[cfg(any(test, feature = "journal"))]
     pub(crate) fn raw(&self) -> RawSignalCounts {
         let pair = |of: &AtomicU64| unpack(of.load(Ordering::Relaxed));
         RawSignalCounts {

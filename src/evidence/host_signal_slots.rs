@@ -83,7 +83,6 @@ impl HostSignalSlots {
     }
 
     /// Returns both as they are, with their days, for a snapshot.
-    #[cfg(feature = "journal")]
     pub(crate) fn all(&self) -> [Option<(SignalId, u16)>; 2] {
         let bits = self.0.load(Ordering::Relaxed);
         SignalSide::BOTH.map(|side| unpack(bits, side))

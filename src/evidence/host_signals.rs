@@ -347,7 +347,6 @@ impl HostSignals {
     }
 
     /// Computes the information of each signal again, as of the time that `down` belongs to.
-    #[cfg(feature = "journal")]
     pub(super) fn update_information(&self, down: f64) {
         for (row_index, name) in self.names().iter().enumerate().skip(2) {
             let rows = (self.rows[row_index].get(), self.category(Self::side(name)));

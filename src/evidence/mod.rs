@@ -7,6 +7,10 @@
 //! Owns: `Evidence::observe`, the one place that learns from attempts, whether live, replayed or imported.
 //!
 //! Must not know: how weights become a decision.
+#![cfg_attr(
+    not(feature = "journal"),
+    allow(dead_code, reason = "only a journal restores evidence and takes images of it")
+)]
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -20,6 +24,8 @@ pub use daily_block_counts::BanRate;
 pub use decayed_counts::Weights;
 use entry::SharedEntry;
 pub(crate) use entry::{Breaker, Entry, Group, Level};
+#[doc(hidden)]
+pub use evidence_snapshot::EvidenceSnapshot;
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::files::FileSuffixes;
 use fetchwise_types::heuristic::url::{ContentKind, FLAGS, UrlFeatures, suffix_of};
@@ -30,12 +36,13 @@ pub(crate) use host_signal_counts::SignalCounts;
 pub(crate) use host_signal_counts::SignalObservation;
 pub(crate) use host_signal_slots::{SignalId, SignalSide, day_of};
 pub(crate) use host_signals::{ANY_BLOCK, ANY_PAGE, HostSignals, SignalRow, VENDOR_PREFIX, signal_key};
+#[doc(hidden)]
+pub use learned::Learned;
 pub(crate) use observation::{Observation, ObservedFields};
 pub(crate) use prehashed::PrehashedHasher;
 use prehashed::SpreadingState;
-#[cfg(feature = "journal")]
 #[doc(hidden)]
-pub use remote::{EvidenceSnapshot, FetcherTotals, RemoteAttempt};
+pub use remote::{FetcherTotals, RemoteAttempt};
 use shared_version::SharedVersion;
 pub(crate) use signal_attribution::ShownSignals;
 
@@ -46,26 +53,22 @@ pub(crate) mod daily_block_counts;
 pub(crate) mod decayed_counts;
 pub(crate) mod entry;
 mod evict;
-#[cfg(feature = "journal")]
 mod eviction_priority;
-#[cfg(feature = "journal")]
-pub(crate) mod evidence_image;
+pub(crate) mod evidence_snapshot;
 pub(crate) mod host_signal_counts;
 pub(crate) mod host_signal_slots;
 pub(crate) mod host_signals;
-#[cfg(feature = "journal")]
-mod image_diff;
-#[cfg(feature = "journal")]
-pub(crate) mod image_groups;
 mod key_pool;
+mod learned;
 mod observation;
 mod prehashed;
-#[cfg(feature = "journal")]
 mod remote;
 mod retract;
 mod shared_version;
 mod signal_attribution;
 mod site_quota;
+mod snapshot_diff;
+pub(crate) mod snapshot_groups;
 
 /// Path depths that have their entry in an array; deeper ones are looked up.
 const DEPTHS: usize = 16;
@@ -234,7 +237,6 @@ impl Evidence {
 
     /// Moves the landmark near `present` if it is far away and there is no evidence yet: a process may have been started
     /// under a wrong clock, and weights far from the landmark leave the range of `f32`.
-    #[cfg(feature = "journal")]
     pub(crate) fn move_landmark_near(&self, present: Timestamp) {
         if !self.decay().is_near(present) && self.entries.is_empty() && self.global.weight() == 0.0 {
             self.landmark_ms.store(self.scale.landmark_before(present), Ordering::Relaxed);
@@ -242,7 +244,6 @@ impl Evidence {
         }
     }
 
-    #[cfg(feature = "journal")]
     pub(crate) fn file_suffixes(&self) -> &FileSuffixes {
         &self.suffixes
     }
@@ -278,14 +279,12 @@ impl Evidence {
     }
 
     /// Makes room for more keys in one step, as far as the limit allows, because each doubling would move every entry.
-    #[cfg(feature = "journal")]
     fn reserve(&self, keys: usize) {
         let room = self.key_limit.max().map_or(keys, |max| max.saturating_sub(self.keys()));
         self.entries.reserve(keys.min(room), &self.guard());
     }
 
     /// As [`reserve`](Self::reserve), for a total of `keys`.
-    #[cfg(feature = "journal")]
     pub(crate) fn reserve_up_to(&self, keys: usize) {
         if let Some(more) = keys.checked_sub(self.keys()).filter(|more| *more > 0) {
             self.reserve(more);
@@ -340,7 +339,6 @@ impl Evidence {
     /// Each thread has all attempts of its domains, and no other thread has any of them, so few steps need to be
     /// atomic. The cells that domains share are in `shared`. Returns the attempt's observation for the signals of its
     /// host, because signals learn from attempts in the order of the log.
-    #[cfg(feature = "journal")]
     pub(crate) fn observe_apart(
         &self,
         shared: &Self,
@@ -403,7 +401,6 @@ impl Evidence {
 
     /// Learns from `attempt` only what belongs to no single domain. The attempt's domain and site learn nothing, and
     /// neither do host signals, which concern what the host showed before.
-    #[cfg(feature = "journal")]
     pub(crate) fn observe_global(&self, attempt: &impl Observation, registry: &Registry) {
         let Some(change) = self.change_by(attempt, registry) else { return };
         self.each_cell_of(
@@ -435,7 +432,6 @@ impl Evidence {
 
     /// Prefetches what attempts of the domains (and sites) with these hashes change into the processor's cache. With
     /// many domains it is in no cache, and fetching all of it at once takes as long as fetching one line.
-    #[cfg(feature = "journal")]
     pub(crate) fn touch(&self, hashes: &[u64]) {
         let guard = self.guard();
         hashes.iter().filter_map(|hash| self.entries.get(hash, &guard)).for_each(Entry::touch);
@@ -542,23 +538,40 @@ impl Evidence {
                 },
             }
         });
-        // Addresses of one network have no site in common, but a quota.
-        if let Some(network) = domain.filter(|_| wants(CellRole::Site)).and_then(site_quota::network_of) {
-            visit(self.entry_or_new(Key::domain(&network), at, &guard), Level::Site, 0, CellRole::Site);
-        }
-        if let Some(name) = site.or(domain).filter(|_| wants(CellRole::Site)).and_then(site_quota::registered_above) {
-            visit(self.entry_or_new(Key::domain(name), at, &guard), Level::Site, 0, CellRole::Site);
-        }
-        // A site's weights are in two parts: those of the domain of its name, and those of its other domains.
-        if let Some(site) = site.filter(|_| site != domain && wants(CellRole::Site)) {
-            let key = Key::domain(site);
-            visit(self.entry_or_new(key, at, &guard), Level::Site, 0, CellRole::Site);
-            if let Some(entry) = own {
-                entry.set_site(key.0);
-            }
+        if wants(CellRole::Site) {
+            self.each_site_entry((domain, site), at, own, &guard, |entry| {
+                visit(entry, Level::Site, 0, CellRole::Site);
+            });
         }
         if is_changed {
             shared.shared_version.change();
+        }
+    }
+
+    /// Calls `f` with the entries in which an attempt counts for the quotas and the site of its domain.
+    #[inline]
+    fn each_site_entry(
+        &self,
+        (domain, site): (Option<&str>, Option<&str>),
+        at: Timestamp,
+        own: Option<&Entry>,
+        guard: &Guard<'_>,
+        mut f: impl FnMut(&Entry),
+    ) {
+        // Addresses of one network have no site in common, but a quota.
+        if let Some(network) = domain.and_then(site_quota::network_of) {
+            f(self.entry_or_new(Key::domain(&network), at, guard));
+        }
+        if let Some(name) = site.or(domain).and_then(site_quota::registered_above) {
+            f(self.entry_or_new(Key::domain(name), at, guard));
+        }
+        // A site's weights are in two parts: those of the domain of its name, and those of its other domains.
+        if let Some(site) = site.filter(|_| site != domain) {
+            let key = Key::domain(site);
+            f(self.entry_or_new(key, at, guard));
+            if let Some(entry) = own {
+                entry.set_site(key.0);
+            }
         }
     }
 

@@ -2,17 +2,13 @@
 //!
 //! Must not know: why evidence is retracted.
 
-#[cfg(feature = "journal")]
 use super::{CellRole, Observation, domain_of};
 use super::{Evidence, Key};
-#[cfg(feature = "journal")]
 use crate::evidence::daily_block_counts::Day;
-#[cfg(feature = "journal")]
 use fetchwise_types::registry::Registry;
 
 impl Evidence {
     /// Subtracts what evidence learned from `attempt`. `with_domain` says whether its domain's entry still contains it.
-    #[cfg(feature = "journal")]
     pub(crate) fn retract(&self, attempt: &impl Observation, registry: &Registry, with_domain: bool) {
         let facts = attempt.fields();
         if let Some((domain, day)) = domain_of(attempt).zip(Day::of(facts.at, facts.is_banned)).filter(|_| with_domain)

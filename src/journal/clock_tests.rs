@@ -56,8 +56,8 @@ fn assert_readable(dir: &Path, half_life_days: f64, clock: Timestamp, recorded: 
         assert!(all.iter().all(|weight| weight.is_finite()), "under {clock:?}: {weights:?}");
         assert!(weights.success <= weights.total && weights.blocked <= weights.total, "under {clock:?}: {weights:?}");
     }
-    let mut fold = Fold::begin(FoldStart::newest(dir).unwrap(), &selector, clock);
-    fold.advance(dir, &blank(half_life_days, clock), u64::MAX, clock, &mut |_| {}).unwrap();
+    let mut fold = Fold::begin(FoldStart::newest(dir).unwrap(), selector.learned(), clock);
+    fold.advance(dir, blank(half_life_days, clock).learned(), u64::MAX, clock, &mut |_| {}).unwrap();
     let mut counted = 0;
     fold.outcome_counts.for_each(|_, _, attempts| counted += attempts);
     assert_eq!(counted, recorded, "attempts counted under {clock:?}");
@@ -157,9 +157,9 @@ proptest! {
 /// Folds the log, changes the result, and writes it as a snapshot without any check.
 fn write_unchecked(dir: &Path, change: impl Fn(&mut SnapshotContents)) {
     let selector = blank(30.0, TRUTH);
-    let mut fold = Fold::begin(FoldStart::newest(dir).unwrap(), &selector, TRUTH);
-    fold.advance(dir, &selector, u64::MAX, TRUTH, &mut |_| {}).unwrap();
-    let mut contents = fold.contents(&selector, TRUTH);
+    let mut fold = Fold::begin(FoldStart::newest(dir).unwrap(), selector.learned(), TRUTH);
+    fold.advance(dir, selector.learned(), u64::MAX, TRUTH, &mut |_| {}).unwrap();
+    let mut contents = fold.contents(selector.learned(), selector.priors(), TRUTH);
     change(&mut contents);
     let maintenance = fetchwise_log::Maintenance::lock(dir).unwrap();
     maintenance.write_snapshot(&contents.meta(), &snapshot::sections(&contents.encode())).unwrap();

@@ -10,8 +10,8 @@ use fetchwise_log::{get_varint, put_varint};
 
 use crate::evidence::daily_block_counts::Day;
 use crate::evidence::decayed_counts::RawCounts;
-use crate::evidence::evidence_image::{BreakerRow, CellRow, DayRow, EntryAddress, EntryRow, EvidenceImage, take};
-use crate::evidence::image_groups::GROUP_ENTRIES;
+use crate::evidence::evidence_snapshot::{BreakerRow, CellRow, DayRow, EntryAddress, EntryRow, EvidenceSnapshot, take};
+use crate::evidence::snapshot_groups::GROUP_ENTRIES;
 use fetchwise_types::time::Timestamp;
 
 /// Bits of a cell's tag that are the fetcher's number.
@@ -39,7 +39,7 @@ pub(super) struct GroupTotals {
 }
 
 impl GroupTotals {
-    fn of(rows: &EvidenceImage) -> Self {
+    fn of(rows: &EvidenceSnapshot) -> Self {
         Self {
             entries: rows.entries.len() as u64,
             cells: rows.cells.len() as u64,
@@ -65,11 +65,11 @@ pub(super) struct EncodedGroup {
 }
 
 /// Returns the groups of an image, each of entries of one place.
-pub(super) fn encode_groups(image: &EvidenceImage) -> Vec<EncodedGroup> {
+pub(super) fn encode_groups(image: &EvidenceSnapshot) -> Vec<EncodedGroup> {
     let (mut cells, mut breakers, mut days) = (&image.cells[..], &image.breakers[..], &image.days[..]);
     let places = image.entries.chunk_by(|a, b| a.address.kind == b.address.kind);
     let parts: Vec<&[EntryRow]> = places.flat_map(|place| place.chunks(GROUP_ENTRIES)).collect();
-    let mut rows = EvidenceImage { fetchers: image.fetchers.clone(), ..EvidenceImage::default() };
+    let mut rows = EvidenceSnapshot { fetchers: image.fetchers.clone(), ..EvidenceSnapshot::default() };
     let mut groups: Vec<EncodedGroup> = Vec::with_capacity(parts.len());
     for part in parts {
         rows.clear_rows();
@@ -91,7 +91,7 @@ pub(super) fn encode_groups(image: &EvidenceImage) -> Vec<EncodedGroup> {
 }
 
 /// Returns the bytes of a group of rows of one place.
-pub(super) fn encode_group(rows: &EvidenceImage) -> EncodedGroup {
+pub(super) fn encode_group(rows: &EvidenceSnapshot) -> EncodedGroup {
     let is_finite = rows.cells.iter().all(|cell| {
         let raw = &cell.raw;
         [raw.success, raw.total, raw.blocked, raw.duration].iter().all(|weight| weight.is_finite())
@@ -254,7 +254,7 @@ pub(super) fn place_of(group: &[u8]) -> Option<u32> {
 
 /// Adds the rows of a group to an image, whose fetchers and signals they refer to. Returns the totals; `None` for
 /// bytes that are no group.
-pub(super) fn decode_group(bytes: &[u8], image: &mut EvidenceImage) -> Option<GroupTotals> {
+pub(super) fn decode_group(bytes: &[u8], image: &mut EvidenceSnapshot) -> Option<GroupTotals> {
     let mut bytes = Bytes(bytes);
     let place = bytes.u32().filter(|place| *place <= EntryAddress::MAP)?;
     let [entries, cells, fetchers, tags] = [bytes.u32()?, bytes.u32()?, bytes.u32()?, bytes.u32()?];
@@ -468,15 +468,15 @@ mod tests {
         )
     }
 
-    fn blank() -> EvidenceImage {
-        EvidenceImage {
+    fn blank() -> EvidenceSnapshot {
+        EvidenceSnapshot {
             fetchers: ["a", "b", "c"].map(str::to_owned).to_vec(),
             signals: vec!["block_x".to_owned(), "spa_framework=y".to_owned()],
-            ..EvidenceImage::default()
+            ..EvidenceSnapshot::default()
         }
     }
 
-    fn image(all: &[Any], orphans: &[u64]) -> EvidenceImage {
+    fn image(all: &[Any], orphans: &[u64]) -> EvidenceSnapshot {
         let mut image = blank();
         for (place, (cells, breakers, days, signals, site)) in all.iter().enumerate() {
             let key = place as u64 * 1000 + 500;

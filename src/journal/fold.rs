@@ -23,14 +23,15 @@ use super::error::JournalError;
 use super::read::{ReplayReport, SETTLE, open, pass};
 use super::schema::{self, AttemptColumns, ClampedAttempt, ColumnsRecord, RowBuffer, RowError, SchemaError};
 use super::snapshot::{self, SnapshotContents};
-use crate::evidence::evidence_image::EvidenceImage;
-use crate::evidence::{Evidence, Observation, SignalObservation};
+use crate::evidence::evidence_snapshot::EvidenceSnapshot;
+use crate::evidence::{Evidence, Learned, Observation, SignalObservation};
 use crate::journal::entry_groups::{EncodedGroup, GroupTotals, decode_group, encode_group};
 use crate::journal::key_estimate::KeyEstimate;
 use crate::journal::outcome_counts::OutcomeCounts;
 use crate::journal::recovery_point::FoldStart;
 use crate::journal::tombstones::TombstoneSet;
-use crate::selector::Selector;
+use crate::score::priors::Prior;
+use fetchwise_types::heuristic::SHORT_PAGE;
 use fetchwise_types::registry::MAX_FETCHERS;
 use fetchwise_types::time::Timestamp;
 
@@ -43,7 +44,7 @@ const USUAL_BYTES: u64 = 400;
 /// Number of attempts of a block whose sites are prefetched together.
 const AHEAD: usize = 16;
 
-/// Fold in progress: everything that it has learned, except for evidence, which its selector holds.
+/// Fold in progress: everything that it has learned, except for evidence, which a [`Learned`] holds.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
     /// Reader of the [`FoldStart`], until it has been read.
@@ -66,6 +67,8 @@ pub(super) struct Fold {
     pub(super) hosts: LastBySeq<String, HostEntry>,
     pub(super) importance: LastBySeq<(String, Option<String>), ImportanceEntry>,
     pub(super) paces: LastBySeq<(u8, String), PaceEntry>,
+    /// Whether a host has short pages that are complete: not any more after its domain was forgotten.
+    short_page_hosts: LastBySeq<String, bool>,
     pub(super) replayed: ReplayReport,
     pub(super) outcome_counts: OutcomeCounts,
     /// Throttle of a fold that runs alongside a live crawl. Such a fold uses one thread and pauses now and then.
@@ -84,6 +87,9 @@ pub(super) struct EncodedSnapshot {
 /// Last value of each key, with its sequence number; 0 for values from a snapshot.
 pub(super) type LastBySeq<K, V> = HashMap<K, (u64, V)>;
 
+/// Tombstones with their sequence numbers.
+type Tombstones = Vec<(u64, TombstoneTarget)>;
+
 fn keep_last<K: Eq + Hash, V>(all: &mut LastBySeq<K, V>, key: K, seq: u64, value: V) {
     match all.entry(key) {
         std::collections::hash_map::Entry::Occupied(mut known) if known.get().0 <= seq => {
@@ -95,23 +101,23 @@ fn keep_last<K: Eq + Hash, V>(all: &mut LastBySeq<K, V>, key: K, seq: u64, value
 }
 
 impl Fold {
-    /// Begins with a snapshot, or with nothing. Loads the snapshot into `selector`. Times after `present` come from a
+    /// Begins with a snapshot, or with nothing. Loads the snapshot into `learned`. Times after `present` come from a
     /// wrong clock and count as `present`.
-    pub(super) fn begin(start: FoldStart, selector: &Selector, present: Timestamp) -> Self {
+    pub(super) fn begin(start: FoldStart, learned: &Learned, present: Timestamp) -> Self {
         let reader = start.reader;
-        selector.move_landmark_near(present);
+        learned.evidence.move_landmark_near(present);
         let Some(contents) = start.contents else { return Self { reader, ..Self::default() } };
         match &start.snapshot {
             Some(found) => {
                 let (groups, keys) = (snapshot::groups(found), contents.grouped.entries as usize);
-                selector.absorb_groups((&contents.image, &groups, keys), present, |group, rows| {
+                let from = (&contents.image, &groups[..], keys);
+                learned.evidence.absorb_groups(from, &learned.registry, present, |group, rows| {
                     // The start has found all groups valid.
                     let _ = decode_group(group, rows);
                 });
             }
-            None => selector.absorb(&contents.image, present),
+            None => learned.evidence.absorb(&contents.image, &learned.registry, present),
         }
-        selector.restore_short_page_hosts(&contents.short_page_hosts);
         Self {
             reader,
             covers_seq: contents.covers_seq,
@@ -128,6 +134,7 @@ impl Fold {
                 .into_iter()
                 .map(|of| ((of.kind.clone(), of.value.clone()), (0, of)))
                 .collect(),
+            short_page_hosts: contents.short_page_hosts.into_iter().map(|host| (host, (0, true))).collect(),
             paces: contents.paces.into_iter().map(|pace| ((pace.level, pace.name.clone()), (0, pace))).collect(),
             replayed: ReplayReport::default(),
             outcome_counts: contents.outcome_counts,
@@ -140,24 +147,32 @@ impl Fold {
         (self.past, self.is_past) = (until, true);
     }
 
-    /// Returns what the fold and its selector have learned, as a snapshot holds it.
-    pub(super) fn contents(&self, selector: &Selector, now: Timestamp) -> SnapshotContents {
+    /// Returns what the fold has learned, as a snapshot holds it, with these priors.
+    pub(super) fn contents(&self, learned: &Learned, priors: &[Prior], now: Timestamp) -> SnapshotContents {
         let fetchers: Vec<String> = self.fetchers.iter().cloned().collect();
-        self.contents_with(selector, now, selector.image(self.newest, &fetchers))
+        let image = learned.evidence.image(&learned.registry, self.newest, &fetchers);
+        self.contents_with(learned, priors, now, image)
     }
 
     /// Returns the same as it is written: with the entries of domains in groups that are encoded already.
-    pub(super) fn encoded(&self, selector: &Selector, now: Timestamp) -> EncodedSnapshot {
+    pub(super) fn encoded(&self, learned: &Learned, priors: &[Prior], now: Timestamp) -> EncodedSnapshot {
         let fetchers: Vec<String> = self.fetchers.iter().cloned().collect();
         let threads = if self.throttle.is_some() { 1 } else { threads() };
-        let (image, groups) = selector.image_in_groups(self.newest, &fetchers, threads, encode_group);
-        let mut contents = self.contents_with(selector, now, image);
+        let (image, groups) =
+            learned.evidence.image_in_groups(&learned.registry, self.newest, &fetchers, threads, encode_group);
+        let mut contents = self.contents_with(learned, priors, now, image);
         let is_finite = groups.iter().all(|group| group.is_finite) && contents.is_finite();
         contents.grouped = groups.iter().map(|group| group.totals).fold(GroupTotals::default(), GroupTotals::plus);
         EncodedSnapshot { contents, groups, is_finite }
     }
 
-    fn contents_with(&self, selector: &Selector, now: Timestamp, image: EvidenceImage) -> SnapshotContents {
+    fn contents_with(
+        &self,
+        learned: &Learned,
+        priors: &[Prior],
+        now: Timestamp,
+        image: EvidenceSnapshot,
+    ) -> SnapshotContents {
         let mut links: Vec<LinkEntry> = self.links.values().map(|(_, link)| link.clone()).collect();
         links.retain(|link| is_at_risk(&link.state));
         links.sort_by(|a, b| a.link.cmp(&b.link));
@@ -169,8 +184,8 @@ impl Fold {
         let mut paces: Vec<PaceEntry> = self.paces.values().map(|(_, pace)| pace.clone()).collect();
         paces.sort_by(|a, b| (a.level, &a.name).cmp(&(b.level, &b.name)));
         // A host of which no evidence is left is as good as unknown.
-        let mut short_page_hosts = selector.short_page_hosts();
-        short_page_hosts.retain(|domain| selector.is_in_image(domain, self.newest));
+        let mut short_page_hosts: Vec<String> = self.short_page_hosts().map(str::to_owned).collect();
+        short_page_hosts.retain(|domain| learned.evidence.is_in_image(domain, self.newest));
         short_page_hosts.sort();
         SnapshotContents {
             covers_seq: self.covers_seq,
@@ -184,30 +199,36 @@ impl Fold {
             importance,
             paces,
             outcome_counts: self.outcome_counts.clone(),
-            priors: selector.priors().to_vec(),
+            priors: priors.to_vec(),
         }
+    }
+
+    /// Returns the hosts that have short pages that are complete, in no order.
+    pub(super) fn short_page_hosts(&self) -> impl Iterator<Item = &str> {
+        self.short_page_hosts.iter().filter(|(_, (_, is_complete))| *is_complete).map(|(domain, _)| &**domain)
     }
 
     /// Continues up to the record `upto`. Times after `now` count as `now`.
     pub(super) fn advance(
         &mut self,
         dir: &Path,
-        selector: &Selector,
+        learned: &Learned,
         upto: u64,
         now: Timestamp,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), JournalError> {
         let from = self.covers_seq;
-        let mut tombstones = Vec::new();
-        let mut torn = self.advance_once(dir, selector, upto, now, &mut tombstones, progress)?;
+        let (mut torn, mut tombstones) = self.advance_once(dir, learned, (upto, now), progress)?;
         if torn.is_some() && upto == u64::MAX {
             // A live writer finishes its write within this time. The torn tail of a dead one stays.
             std::thread::sleep(SETTLE);
-            torn = self.advance_once(dir, selector, upto, now, &mut tombstones, &mut |_| {})?;
+            let (still_torn, more) = self.advance_once(dir, learned, (upto, now), &mut |_| {})?;
+            torn = still_torn;
+            tombstones.extend(more);
         }
         self.replayed.torn_tail = torn;
         if !tombstones.is_empty() {
-            self.retract(dir, selector, &tombstones, from, now)?;
+            self.retract(dir, learned, &tombstones, from, now)?;
         }
         Ok(())
     }
@@ -216,48 +237,48 @@ impl Fold {
     pub(super) fn forget(
         &mut self,
         dir: &Path,
-        selector: &Selector,
+        learned: &Learned,
         tombstones: &[(u64, TombstoneTarget)],
         now: Timestamp,
     ) -> Result<(), JournalError> {
         for (_, target) in tombstones {
             if let TombstoneTarget::Domain(domain) = target {
-                selector.forget_domain(domain);
+                learned.evidence.forget_domain(domain);
+                self.short_page_hosts.remove(domain);
             }
         }
-        if tombstones.is_empty() { Ok(()) } else { self.retract(dir, selector, tombstones, self.covers_seq, now) }
+        if tombstones.is_empty() { Ok(()) } else { self.retract(dir, learned, tombstones, self.covers_seq, now) }
     }
 
+    /// Continues once. Returns the torn tail and the tombstones that it met.
     fn advance_once(
         &mut self,
         dir: &Path,
-        selector: &Selector,
-        upto: u64,
-        now: Timestamp,
-        tombstones: &mut Vec<(u64, TombstoneTarget)>,
+        learned: &Learned,
+        (upto, now): (u64, Timestamp),
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<Option<TornTail>, JournalError> {
+    ) -> Result<(Option<TornTail>, Tombstones), JournalError> {
         if self.covers_seq >= upto {
-            return Ok(None);
+            return Ok((None, Vec::new()));
         }
         let threads = if self.throttle.is_some() { 1 } else { threads() };
-        let shards = (0..threads).map(|_| Shard::new(selector, self.past)).collect();
+        let shards = (0..threads).map(|_| Shard::new(learned, self.past)).collect();
         let throttle = self.throttle.as_deref();
         let reader = self.reader.take().map_or_else(|| open(dir), Ok)?;
         if reader.floor_seq() > self.covers_seq && !self.is_past {
             return Err(LogError::Replaced { file: dir.to_owned() }.into());
         }
         let records = records_up_to(&reader, upto).saturating_sub(self.covers_seq);
-        let estimate = KeyEstimate::new(self.covers_seq + 1, records, selector.key_count());
-        let turn = Turn { selector, upto, now, throttle, estimate };
+        let estimate = KeyEstimate::new(self.covers_seq + 1, records, learned.evidence.keys());
+        let turn = Turn { learned, upto, now, throttle, estimate };
         let take = |shard: &mut Shard, seq: u64, record: RecordRef<'_>| {
             if turn.wants(shard, seq) {
                 shard.last_seq = seq;
-                let taken = shard.take(selector, seq, &record, now);
+                let taken = shard.take(learned, seq, &record, now);
                 shard.note(seq, taken);
             }
         };
-        let ahead = |_: &Shard, keys: &[u64]| selector.prefetch_sites(keys);
+        let ahead = |_: &Shard, keys: &[u64]| learned.evidence.touch(keys);
         let (shards, summary) = reader.fold_sharded(self.covers_seq + 1, shards, ahead, take, &turn, progress)?;
         if throttle.is_some_and(Throttle::is_stopped) {
             // The pass skipped records, so that this fold is useless from here on.
@@ -270,19 +291,19 @@ impl Fold {
         {
             return Err(JournalError::Record { seq, source });
         }
-        let (mut voices, mut releases) = (Vec::new(), Vec::new());
+        let (mut voices, mut releases, mut tombstones) = (Vec::new(), Vec::new(), Vec::new());
         for mut shard in shards {
             releases.append(&mut shard.releases);
-            selector.merge_shared_evidence(&shard.shared);
+            learned.evidence.merge(&shard.shared);
             voices.append(&mut shard.voices);
-            self.merge(shard, tombstones);
+            self.merge(shard, &mut tombstones);
         }
         self.end_pauses(&releases);
         voices.sort_unstable_by_key(|(seq, _)| *seq);
-        selector.observe_signals(voices.into_iter().map(|(_, voice)| voice));
+        voices.iter().for_each(|(_, voice)| learned.evidence.observe_signals(voice));
         self.latest = self.latest.max(self.newest);
         self.newest = self.newest.min(now);
-        Ok(summary.torn)
+        Ok((summary.torn, tombstones))
     }
 
     /// Ends the pauses that began before an operator ended them. The pause and its end may have been read by different
@@ -304,7 +325,7 @@ impl Fold {
         }
     }
 
-    fn merge(&mut self, shard: Shard, tombstones: &mut Vec<(u64, TombstoneTarget)>) {
+    fn merge(&mut self, shard: Shard, tombstones: &mut Tombstones) {
         self.covers_seq = self.covers_seq.max(shard.last_seq);
         self.newest = self.newest.max(shard.newest);
         self.replayed.attempts += shard.attempts;
@@ -323,6 +344,9 @@ impl Fold {
         for (key, (seq, value)) in shard.paces {
             keep_last(&mut self.paces, key, seq, value);
         }
+        for (key, (seq, value)) in shard.short_page_hosts {
+            keep_last(&mut self.short_page_hosts, key, seq, value);
+        }
         tombstones.extend(shard.tombstones);
     }
 
@@ -332,7 +356,7 @@ impl Fold {
     fn retract(
         &mut self,
         dir: &Path,
-        selector: &Selector,
+        learned: &Learned,
         new: &[(u64, TombstoneTarget)],
         from: u64,
         now: Timestamp,
@@ -354,7 +378,7 @@ impl Fold {
             let by_domain = recent.covers_domain(seq, attempt.domain());
             let is_later = seq > self.covers_seq || self.past.is_some_and(|until| attempt.at() > until);
             if recent.covers_attempt(seq, &attempt) && !is_later && !older.covers_attempt(seq, &attempt) {
-                selector.retract(&ClampedAttempt(attempt, now), !by_domain);
+                learned.evidence.retract(&ClampedAttempt(attempt, now), &learned.registry, !by_domain);
                 outcome_counts.subtract(attempt.fetcher(), attempt.outcome());
                 retracted += 1;
             }
@@ -375,7 +399,7 @@ impl Fold {
 
 /// What the threads of one pass have in common.
 struct Turn<'f> {
-    selector: &'f Selector,
+    learned: &'f Learned,
     upto: u64,
     now: Timestamp,
     throttle: Option<&'f Throttle>,
@@ -388,8 +412,8 @@ impl Turn<'_> {
         let uncounted = shard.attempts - shard.counted;
         if uncounted >= KeyEstimate::STEP {
             shard.counted = shard.attempts;
-            if let Some(keys) = self.estimate.count(uncounted, seq, || self.selector.key_count()) {
-                self.selector.reserve_keys(keys);
+            if let Some(keys) = self.estimate.count(uncounted, seq, || self.learned.evidence.keys()) {
+                self.learned.evidence.reserve_up_to(keys);
             }
         }
         if seq.is_multiple_of(256) && self.throttle.is_some_and(|throttle| !throttle.checkpoint()) {
@@ -416,7 +440,7 @@ impl BlockFold<Shard> for Turn<'_> {
         for records in records.chunks(AHEAD) {
             keys.clear();
             keys.extend(records.iter().map(|record| record.key_hash));
-            self.selector.prefetch_sites(&keys);
+            self.learned.evidence.touch(&keys);
             for &BlockRecord { seq, place, .. } in records {
                 if !self.wants(shard, seq) {
                     continue;
@@ -425,10 +449,10 @@ impl BlockFold<Shard> for Turn<'_> {
                 let taken = match reader.read(place, &mut buffer) {
                     Ok(ColumnsRecord::Attempt(attempt)) => {
                         let (at, fetcher, outcome) = (attempt.at(), attempt.fetcher(), attempt.outcome());
-                        shard.learn(self.selector, (seq, at), (fetcher, outcome), &attempt.clamped(self.now));
+                        shard.learn(self.learned, (seq, at), (fetcher, outcome), &attempt.clamped(self.now));
                         Ok(())
                     }
-                    Ok(ColumnsRecord::Whole(record)) => shard.take(self.selector, seq, &record, self.now),
+                    Ok(ColumnsRecord::Whole(record)) => shard.take(self.learned, seq, &record, self.now),
                     Err(RowError::Record(error)) => Err(error),
                     Err(RowError::Block(error)) => return Err(error),
                 };
@@ -460,16 +484,17 @@ struct Shard {
     hosts: LastBySeq<String, HostEntry>,
     importance: LastBySeq<(String, Option<String>), ImportanceEntry>,
     paces: LastBySeq<(u8, String), PaceEntry>,
-    tombstones: Vec<(u64, TombstoneTarget)>,
+    short_page_hosts: LastBySeq<String, bool>,
+    tombstones: Tombstones,
     releases: Vec<(u64, ReleaseTarget)>,
     failed: Option<(u64, Arc<SchemaError>)>,
 }
 
 impl Shard {
-    fn new(selector: &Selector, until: Option<Timestamp>) -> Self {
+    fn new(learned: &Learned, until: Option<Timestamp>) -> Self {
         Self {
             until,
-            shared: selector.empty_shared_evidence(),
+            shared: learned.evidence.empty_like(),
             voices: Vec::new(),
             last_seq: 0,
             newest: Timestamp::default(),
@@ -482,6 +507,7 @@ impl Shard {
             hosts: HashMap::new(),
             importance: HashMap::new(),
             paces: HashMap::new(),
+            short_page_hosts: HashMap::new(),
             tombstones: Vec::new(),
             releases: Vec::new(),
             failed: None,
@@ -501,7 +527,7 @@ impl Shard {
     /// Learns from an attempt that was made at `at`.
     fn learn(
         &mut self,
-        selector: &Selector,
+        learned: &Learned,
         (seq, at): (u64, Timestamp),
         (fetcher, outcome): (&str, usize),
         attempt: &impl Observation,
@@ -513,21 +539,18 @@ impl Shard {
         self.outcome_counts.add(fetcher, outcome, 1);
         self.newest = self.newest.max(at);
         add_fetcher_name(&mut self.fetchers, fetcher);
-        if let Some(voice) = selector.observe_apart(&self.shared, attempt) {
+        if let Some(domain) = complete_short_page(attempt) {
+            self.short_page_hosts.insert(domain.to_owned(), (seq, true));
+        }
+        if let Some(voice) = learned.evidence.observe_apart(&self.shared, attempt, &learned.registry) {
             self.voices.push((seq, voice));
         }
     }
 
-    fn take(
-        &mut self,
-        selector: &Selector,
-        seq: u64,
-        record: &RecordRef<'_>,
-        now: Timestamp,
-    ) -> Result<(), SchemaError> {
+    fn take(&mut self, learned: &Learned, seq: u64, record: &RecordRef<'_>, now: Timestamp) -> Result<(), SchemaError> {
         if let Some(attempt) = schema::attempt(record.kind, record.schema, record.payload)? {
             let (at, outcome) = (attempt.at(), (attempt.fetcher(), attempt.outcome()));
-            self.learn(selector, (seq, at), outcome, &ClampedAttempt(attempt, now));
+            self.learn(learned, (seq, at), outcome, &ClampedAttempt(attempt, now));
             return Ok(());
         }
         let entry = schema::decode(record.kind, record.schema, record.payload)?;
@@ -561,7 +584,8 @@ impl Shard {
                 if let TombstoneTarget::Domain(domain) = &tombstone.target {
                     // This thread folds the whole domain, in order. It learns from the records after the tombstone
                     // again.
-                    selector.forget_domain(domain);
+                    learned.evidence.forget_domain(domain);
+                    self.short_page_hosts.insert(domain.clone(), (seq, false));
                 }
                 self.tombstones.push((seq, tombstone.target));
             }
@@ -585,6 +609,20 @@ fn records_up_to(reader: &Reader, upto: u64) -> u64 {
         };
     }
     last.saturating_sub(1).min(upto)
+}
+
+/// Returns the attempt's host if the attempt says that the host has short pages that are complete. Without this, each
+/// process would render one page of the host again.
+fn complete_short_page(attempt: &impl Observation) -> Option<&str> {
+    let (mut is_short, mut domain) = (false, None);
+    if attempt.fields().success {
+        attempt.each_heuristic(&mut |kind, value| match kind {
+            SHORT_PAGE => is_short = true,
+            "domain" => domain = Some(value),
+            _ => {}
+        });
+    }
+    domain.filter(|_| is_short)
 }
 
 /// Adds a fetcher's name to `names`. It is called for each attempt, and reports can bring any number of names.

@@ -11,7 +11,7 @@ use rkyv::util::AlignedVec;
 
 use super::schema;
 use super::snapshot;
-use crate::evidence::Observation;
+use crate::evidence::{Learned, Observation};
 use crate::selector::{SelectContext, Selector};
 use fetchwise_types::time::Timestamp;
 use schema::{AttemptColumns, ClampedAttempt, ColumnsRecord, RowBuffer, RowError};
@@ -27,10 +27,11 @@ pub fn decode_record(data: &[u8]) {
     if let Ok(Some(attempt)) = schema::attempt(kind, schema::VERSION, &payload) {
         let _ = (attempt.id(), attempt.link(), attempt.domain(), attempt.fetcher(), attempt.at());
         let selector = selector();
-        let shared = selector.empty_shared_evidence();
-        selector.observe_apart(&shared, &ClampedAttempt(attempt, NOW));
-        selector.merge_shared_evidence(&shared);
-        selector.retract(&ClampedAttempt(attempt, NOW), true);
+        let Learned { evidence, registry } = selector.learned();
+        let shared = evidence.empty_like();
+        evidence.observe_apart(&shared, &ClampedAttempt(attempt, NOW), registry);
+        evidence.merge(&shared);
+        evidence.retract(&ClampedAttempt(attempt, NOW), registry, true);
         ClampedAttempt(attempt, NOW).each_heuristic(&mut |_, _| {});
     }
     let Ok(entry) = schema::decode(kind, schema::VERSION, &payload) else { return };
@@ -94,10 +95,11 @@ pub fn decode_snapshot(data: &[u8]) {
     let again: Vec<(u32, &[u8])> = encoded.iter().map(|(kind, bytes)| (*kind, bytes.as_slice())).collect();
     assert_eq!(snapshot::decode_sections(&again, 1).map(|c| format!("{c:?}")), Some(format!("{contents:?}")));
     let selector = selector();
-    selector.absorb(&contents.image, contents.now);
+    let Learned { evidence, registry } = selector.learned();
+    evidence.absorb(&contents.image, registry, contents.now);
     let url = url::Url::parse("https://example.org/a/b.pdf").ok();
     let _ = url.map(|url| selector.select(&url, &SelectContext::first_attempt(NOW)));
-    let _ = selector.image(NOW, &contents.image.fetchers);
+    let _ = evidence.image(registry, NOW, &contents.image.fetchers);
 }
 
 fn sections(mut data: &[u8]) -> Vec<(u32, &[u8])> {
@@ -123,6 +125,7 @@ mod tests {
 
     use super::snapshot::SnapshotContents;
     use super::*;
+    use crate::evidence::evidence_snapshot::FADED;
     use fetchwise_types::attempt::Attempt;
 
     fn seeds() -> PathBuf {
@@ -136,7 +139,8 @@ mod tests {
             let url = url::Url::parse(&format!("https://e.org/{n}.pdf")).unwrap();
             selector.observe(&Attempt::new(&url, "plain", NOW).unwrap().delivered());
         }
-        let contents = SnapshotContents { image: selector.image(NOW, &[]), ..SnapshotContents::default() };
+        let contents =
+            SnapshotContents { image: selector.learned().evidence_snapshot(NOW, FADED), ..SnapshotContents::default() };
         let mut seed = vec![1];
         for (kind, bytes) in contents.encode().iter().filter(|(_, bytes)| bytes.len() <= 2040) {
             let words = bytes.len().div_ceil(8);

@@ -204,15 +204,15 @@ fn load_from(
 ) -> Result<LoadReport, JournalError> {
     let date = selector.clock().date_of(now);
     let (started, present) = (start.started.clone(), start.present(date));
-    let mut fold = Fold::begin(start, selector, present);
-    fold.advance(dir, selector, u64::MAX, present, progress)?;
-    if selector.has_policy_memory() {
+    let mut fold = Fold::begin(start, selector.learned(), present);
+    fold.advance(dir, selector.learned(), u64::MAX, present, progress)?;
+    if selector.policy().remembers() {
         // A snapshot holds evidence, but not what a policy remembers of attempts. So the policy observes all attempts
         // that are still in the log.
         replay(dir, |_, entry| {
             if let Entry::Attempt(mut attempt) = entry {
                 attempt.attempted_at = attempt.attempted_at.min(date);
-                selector.observe_with_policy(&attempt);
+                selector.policy().observe(&attempt);
             }
         })?;
     }
@@ -238,6 +238,7 @@ pub(super) fn into_report(
     // The log has dates, and the selector has times.
     let to_time_ms = selector.clock().ahead_ms().saturating_neg();
     let within = |until: Timestamp| until.moved_by(to_time_ms).min(now.saturating_add(longest));
+    fold.short_page_hosts().for_each(|domain| selector.state().hosts.set_complete_short_page(domain));
     let mut links = HashMap::new();
     for (link, (_, LinkEntry { mut state, .. })) in fold.links {
         state.paused_until = state.paused_until.map(within);

@@ -60,7 +60,10 @@ impl OutcomeCounts {
     /// Reports the counts to the selector, which continues from them.
     #[cfg(feature = "metrics")]
     pub(super) fn report_to(&self, selector: &Selector) {
-        self.for_each(|fetcher, outcome, attempts| selector.add_logged_attempts(fetcher, outcome, attempts));
+        self.for_each(|fetcher, outcome, attempts| {
+            let id = selector.learned().registry.intern(fetcher);
+            selector.recorder().add_logged_attempts(id, outcome, attempts);
+        });
     }
 }
 

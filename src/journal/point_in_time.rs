@@ -60,15 +60,15 @@ pub fn load_at(
     let started = start.started.clone();
     let is_whole = start.contents.is_some() || reader.floor_seq() == 0;
     let missing_before = if is_whole { None } else { cutoff };
-    let mut fold = Fold::begin(FoldStart { reader: Some(reader), ..start }, selector, now);
+    let mut fold = Fold::begin(FoldStart { reader: Some(reader), ..start }, selector.learned(), now);
     let (upto, until) = match moment {
         AsOf::At(at) => (u64::MAX, Some(at)),
         AsOf::Before(seq) => (seq.saturating_sub(1), None),
     };
     fold.restrict_to(until);
-    fold.advance(dir, selector, upto, now, progress)?;
+    fold.advance(dir, selector.learned(), upto, now, progress)?;
     // Asking for an earlier time does not bring back what was forgotten after it.
-    fold.forget(dir, selector, &tombstones(dir, &mut |_| {})?.after(upto), now)?;
+    fold.forget(dir, selector.learned(), &tombstones(dir, &mut |_| {})?.after(upto), now)?;
     let loaded = into_report(fold, selector, started, now);
     selector.restore_links(loaded.links.iter().map(|(link, state)| (link.clone(), *state)));
     selector.restore_host_levels(loaded.host_levels.iter().map(|(domain, level)| (domain.clone(), *level)));

@@ -7,25 +7,25 @@
 //!
 //! Must not know: where remote attempts are sent.
 
-use crate::selector::replication::Replication;
 use std::path::Path;
 
+use fetchwise_log::RecordRef;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::entry::{Entry, LinkEntry, Release, ReleaseTarget};
+use super::entry::{Entry, LinkEntry, Release, ReleaseTarget, Tombstone, TombstoneTarget};
 use super::error::JournalError;
 use super::fold::Fold;
 use super::read::{open, pass, pass_range};
-use super::schema::{self, ClampedAttempt};
+use super::schema::{self, ClampedAttempt, SchemaError};
 use super::snapshot::{SnapshotContents, decode_sections};
 use crate::backoff::LinkState;
 use crate::evidence::decay::Decay;
-use crate::evidence::evidence_image::FADED;
-use crate::evidence::{EvidenceSnapshot, Observation, RemoteAttempt};
+use crate::evidence::evidence_snapshot::FADED;
+use crate::evidence::{EvidenceSnapshot, Learned, Observation, RemoteAttempt};
 use crate::journal::recovery_point::FoldStart;
 pub use crate::journal::tombstone_cache::Tombstones;
 use crate::journal::tombstones::TombstoneSet;
-use crate::selector::Selector;
+use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::time::Timestamp;
 
 /// Latest possible time.
@@ -66,7 +66,7 @@ pub enum PositionContent<'a> {
 pub fn read_positions(
     dir: &Path,
     (from, upto): (u64, u64),
-    selector: &Selector,
+    learned: &Learned,
     tombstones: &mut Tombstones,
     mut f: impl FnMut(u64, PositionContent<'_>),
 ) -> Result<(), JournalError> {
@@ -87,57 +87,66 @@ pub fn read_positions(
             }
             (next..seq).for_each(|gone| f(gone, PositionContent::Gone));
             next = seq + 1;
-            if record.kind == schema::kind::TOMBSTONE {
-                match schema::decode(record.kind, record.schema, record.payload)? {
-                    super::Entry::Tombstone(super::Tombstone { target: super::TombstoneTarget::Domain(name), at }) => {
-                        f(seq, PositionContent::ForgottenDomain(&name, at));
-                    }
-                    _ => f(seq, PositionContent::Nothing),
-                }
-                return Ok(());
-            }
-            if matches!(record.kind, schema::kind::LINK_STATE | schema::kind::RELEASE) {
-                let entry = schema::decode(record.kind, record.schema, record.payload)?;
-                match of_link(&entry).filter(|_| !known.covers(seq, &entry)) {
-                    Some(link) => f(seq, PositionContent::Link(link)),
-                    None => f(seq, PositionContent::Nothing),
-                }
-                return Ok(());
-            }
-            let Some(view) = schema::attempt(record.kind, record.schema, record.payload)? else {
-                f(seq, PositionContent::Nothing);
-                return Ok(());
-            };
-            let link = view.link();
-            let is_forgotten = known.covers_attempt(seq, &view);
-            let link = xxh3_64(link.as_bytes());
-            let whole = ClampedAttempt(view, NO_LIMIT);
-            let (facts, is_file) = (whole.fields(), selector.is_of_file(&whole));
-            if is_forgotten || facts.weight <= 0.0 || !facts.weight.is_finite() {
-                f(seq, PositionContent::Nothing);
-                return Ok(());
-            }
-            let mut heuristics = Vec::with_capacity(16);
-            whole.each_heuristic(&mut |kind, value| heuristics.push((kind, value)));
-            let fact = RemoteAttempt {
-                at: facts.at,
-                fetcher: facts.fetcher,
-                // Capped as in evidence.
-                weight: facts.weight.min(1.0),
-                success: facts.success,
-                is_banned: facts.is_banned,
-                duration_ms: facts.duration_ms,
-                hint: facts.hint,
-                is_file,
-                heuristics: &heuristics,
-            };
-            f(seq, PositionContent::RemoteAttempt(fact, link));
-            Ok(())
+            content_of((seq, record), learned, known, &mut f)
         },
         upto,
         &mut tombstones.mark,
     )?;
     (next..=upto).for_each(|gone| f(gone, PositionContent::Gone));
+    Ok(())
+}
+
+/// Calls `f` once with the content of a record.
+fn content_of(
+    (seq, record): (u64, RecordRef<'_>),
+    learned: &Learned,
+    known: &TombstoneSet,
+    f: &mut impl FnMut(u64, PositionContent<'_>),
+) -> Result<(), SchemaError> {
+    if record.kind == schema::kind::TOMBSTONE {
+        match schema::decode(record.kind, record.schema, record.payload)? {
+            Entry::Tombstone(Tombstone { target: TombstoneTarget::Domain(name), at }) => {
+                f(seq, PositionContent::ForgottenDomain(&name, at));
+            }
+            _ => f(seq, PositionContent::Nothing),
+        }
+        return Ok(());
+    }
+    if matches!(record.kind, schema::kind::LINK_STATE | schema::kind::RELEASE) {
+        let entry = schema::decode(record.kind, record.schema, record.payload)?;
+        match of_link(&entry).filter(|_| !known.covers(seq, &entry)) {
+            Some(link) => f(seq, PositionContent::Link(link)),
+            None => f(seq, PositionContent::Nothing),
+        }
+        return Ok(());
+    }
+    let Some(view) = schema::attempt(record.kind, record.schema, record.payload)? else {
+        f(seq, PositionContent::Nothing);
+        return Ok(());
+    };
+    let link = xxh3_64(view.link().as_bytes());
+    let is_forgotten = known.covers_attempt(seq, &view);
+    let whole = ClampedAttempt(view, NO_LIMIT);
+    let (facts, is_file) = (whole.fields(), learned.evidence.kind_of(&whole) == ContentKind::File);
+    if is_forgotten || facts.weight <= 0.0 || !facts.weight.is_finite() {
+        f(seq, PositionContent::Nothing);
+        return Ok(());
+    }
+    let mut heuristics = Vec::with_capacity(16);
+    whole.each_heuristic(&mut |kind, value| heuristics.push((kind, value)));
+    let fact = RemoteAttempt {
+        at: facts.at,
+        fetcher: facts.fetcher,
+        // Capped as in evidence.
+        weight: facts.weight.min(1.0),
+        success: facts.success,
+        is_banned: facts.is_banned,
+        duration_ms: facts.duration_ms,
+        hint: facts.hint,
+        is_file,
+        heuristics: &heuristics,
+    };
+    f(seq, PositionContent::RemoteAttempt(fact, link));
     Ok(())
 }
 
@@ -173,14 +182,14 @@ pub struct LogEvidence {
 }
 
 /// Folds the records up to `upto`, without forgotten ones and without those for which `leaves_out` returns true.
-/// `blank` is a new selector, which is used up. The newest record decides what has faded, or `now` if that record is
+/// `blank` has learned nothing yet, and is used up. The newest record decides what has faded, or `now` if that record is
 /// later.
 ///
 /// # Errors
 /// As [`replay`](super::replay).
 pub fn fold(
     dir: &Path,
-    blank: &Selector,
+    blank: &Learned,
     upto: u64,
     leaves_out: Option<&dyn Fn(u64) -> bool>,
     now: Timestamp,
@@ -200,7 +209,7 @@ pub fn fold(
             if let Some(view) = schema::attempt(record.kind, record.schema, record.payload)?
                 && !forgotten.covers_attempt(seq, &view)
             {
-                blank.retract(&ClampedAttempt(view, limit), true);
+                blank.evidence.retract(&ClampedAttempt(view, limit), &blank.registry, true);
             }
             Ok(())
         })?;
@@ -215,7 +224,7 @@ pub fn fold(
 ///
 /// # Errors
 /// As [`replay`](super::replay).
-pub fn retract_domain(dir: &Path, selector: &Selector, domain: &str, before: u64) -> Result<u64, JournalError> {
+pub fn retract_domain(dir: &Path, learned: &Learned, domain: &str, before: u64) -> Result<u64, JournalError> {
     let mut older = TombstoneSet::default();
     pass(dir, |seq, record| if seq < before { older.add_record(seq, &record) } else { Ok(()) })?;
     let mut taken = 0;
@@ -228,7 +237,7 @@ pub fn retract_domain(dir: &Path, selector: &Selector, domain: &str, before: u64
             && !older.covers_attempt(seq, &view)
         {
             let is_of_another = view.domain() != Some(domain);
-            selector.retract(&ClampedAttempt(view, NO_LIMIT), is_of_another);
+            learned.evidence.retract(&ClampedAttempt(view, NO_LIMIT), &learned.registry, is_of_another);
             taken += 1;
         }
         Ok(())
@@ -247,7 +256,7 @@ pub fn floor_seq(dir: &Path) -> Result<u64, JournalError> {
 /// Returns the landmark, the half-life and the numbered sections of an evidence snapshot. The sections are those of a
 /// journal snapshot that hold evidence.
 pub fn encode(share: &EvidenceSnapshot) -> (i64, u64, Vec<(u32, Vec<u8>)>) {
-    let contents = SnapshotContents { image: share.0.clone(), ..SnapshotContents::default() };
+    let contents = SnapshotContents { image: share.clone(), ..SnapshotContents::default() };
     let meta = contents.meta();
     (meta.landmark_ms, meta.half_life_ms, contents.encode())
 }
@@ -257,5 +266,5 @@ pub fn decode(landmark_ms: i64, half_life_ms: u64, sections: &[(u32, &[u8])]) ->
     let mut image = decode_sections(sections, 0)?.image;
     let half_life = std::time::Duration::from_millis(half_life_ms);
     image.decay = Decay::at_landmark(half_life, Timestamp::from_millis(landmark_ms));
-    (image.decay.is_some() || image.entries.is_empty()).then_some(EvidenceSnapshot(image))
+    (image.decay.is_some() || image.entries.is_empty()).then_some(image)
 }

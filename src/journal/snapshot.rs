@@ -17,7 +17,7 @@ use super::entry::{HostEntry, ImportanceEntry, LinkEntry, PaceEntry};
 use super::error::JournalError;
 use super::schema;
 use crate::evidence::decay::Decay;
-use crate::evidence::evidence_image::{EntryAddress, EvidenceImage, SignalCellRow};
+use crate::evidence::evidence_snapshot::{EntryAddress, EvidenceSnapshot, SignalCellRow};
 use crate::evidence::host_signal_counts::RawSignalCounts;
 use crate::journal::column_codec::{ColumnReader, ColumnWriter};
 use crate::journal::entry_groups::{EncodedGroup, GroupTotals, decode_group, encode_groups, place_of};
@@ -60,7 +60,7 @@ pub(super) struct SnapshotContents {
     pub(super) now: Timestamp,
     /// Attempts before this may be gone from the log.
     pub(super) cutoff: Option<Timestamp>,
-    pub(super) image: EvidenceImage,
+    pub(super) image: EvidenceSnapshot,
     /// Totals of the groups of entries that are not in `image`.
     pub(super) grouped: GroupTotals,
     pub(super) links: Vec<LinkEntry>,
@@ -109,7 +109,6 @@ impl SnapshotContents {
     /// Returns the sections, each with its kind. The groups of entries are those of the image.
     pub(super) fn encode(&self) -> Vec<(u32, Vec<u8>)> {
         let image = &self.image;
-        let millis = |t: Option<Timestamp>| t.map_or(NEVER, Timestamp::as_millis);
         let mut sections = Vec::new();
         let mut put = |kind, rows: usize, fill: &dyn Fn(&mut ColumnWriter)| {
             let mut columns = ColumnWriter::new(rows);
@@ -125,16 +124,7 @@ impl SnapshotContents {
         put(kind::FETCHERS, image.fetchers.len(), &|c| c.texts(image.fetchers.iter().map(String::as_str)));
         put(kind::SIGNALS, image.signals.len(), &|c| c.texts(image.signals.iter().map(String::as_str)));
         put(kind::SIGNAL_CELLS, image.signal_cells.len(), &|c| signal_columns(&image.signal_cells, c));
-        put(kind::LINKS, self.links.len(), &|c| {
-            c.i64s(self.links.iter().map(|l| l.at.as_millis()));
-            c.i64s(self.links.iter().map(|l| millis(l.state.paused_until)));
-            c.i64s(self.links.iter().map(|l| millis(l.state.last_attempt_at)));
-            c.u32s(self.links.iter().map(|l| l.state.attempt_count));
-            c.u32s(self.links.iter().map(|l| u32::from(l.state.risk_level)));
-            c.u32s(self.links.iter().map(|l| u32::from(schema::hint_code(l.state.hint))));
-            c.texts(self.links.iter().map(|l| l.link.as_str()));
-            c.texts(self.links.iter().map(|l| l.domain.as_str()));
-        });
+        put(kind::LINKS, self.links.len(), &|c| link_columns(&self.links, c));
         put(kind::HOSTS, self.hosts.len(), &|c| {
             c.i64s(self.hosts.iter().map(|h| h.at.as_millis()));
             c.i64s(self.hosts.iter().map(|h| millis(h.paused_until)));
@@ -150,15 +140,7 @@ impl SnapshotContents {
             c.texts(self.importance.iter().map(|i| i.kind.as_str()));
             c.texts(self.importance.iter().map(|i| i.value.as_deref().unwrap_or_default()));
         });
-        put(kind::PACES, self.paces.len(), &|c| {
-            c.i64s(self.paces.iter().map(|p| p.at.as_millis()));
-            c.u32s(self.paces.iter().map(|p| u32::from(p.level)));
-            c.u32s(self.paces.iter().map(|p| u32::from(p.cause)));
-            for word in 0..8 {
-                c.u64s(self.paces.iter().map(|p| u64::from_le_bytes(std::array::from_fn(|n| p.state[word * 8 + n]))));
-            }
-            c.texts(self.paces.iter().map(|p| p.name.as_str()));
-        });
+        put(kind::PACES, self.paces.len(), &|c| pace_columns(&self.paces, c));
         let mut rows = Vec::new();
         self.outcome_counts.for_each(|fetcher, outcome, attempts| {
             rows.push((fetcher, outcome_name(outcome), attempts));
@@ -178,6 +160,32 @@ impl SnapshotContents {
         sections.extend(encode_groups(image).into_iter().map(|group| (kind::ENTRY_GROUP, group.bytes)));
         sections
     }
+}
+
+fn millis(time: Option<Timestamp>) -> i64 {
+    time.map_or(NEVER, Timestamp::as_millis)
+}
+
+fn link_columns(links: &[LinkEntry], to: &mut ColumnWriter) {
+    to.i64s(links.iter().map(|link| link.at.as_millis()));
+    to.i64s(links.iter().map(|link| millis(link.state.paused_until)));
+    to.i64s(links.iter().map(|link| millis(link.state.last_attempt_at)));
+    to.u32s(links.iter().map(|link| link.state.attempt_count));
+    to.u32s(links.iter().map(|link| u32::from(link.state.risk_level)));
+    to.u32s(links.iter().map(|link| u32::from(schema::hint_code(link.state.hint))));
+    to.texts(links.iter().map(|link| link.link.as_str()));
+    to.texts(links.iter().map(|link| link.domain.as_str()));
+}
+
+fn pace_columns(paces: &[PaceEntry], to: &mut ColumnWriter) {
+    to.i64s(paces.iter().map(|pace| pace.at.as_millis()));
+    to.u32s(paces.iter().map(|pace| u32::from(pace.level)));
+    to.u32s(paces.iter().map(|pace| u32::from(pace.cause)));
+    for word in 0..8 {
+        let of = |pace: &PaceEntry| u64::from_le_bytes(std::array::from_fn(|byte| pace.state[word * 8 + byte]));
+        to.u64s(paces.iter().map(of));
+    }
+    to.texts(paces.iter().map(|pace| pace.name.as_str()));
 }
 
 /// Converts sections to those of the container.
@@ -255,11 +263,11 @@ pub(super) fn groups(snapshot: &Snapshot) -> Vec<&[u8]> {
 }
 
 /// Decodes all groups, with several threads, and returns their totals; `None` if one is not valid.
-fn totals(groups: &[&[u8]], image: &EvidenceImage) -> Option<GroupTotals> {
+fn totals(groups: &[&[u8]], image: &EvidenceSnapshot) -> Option<GroupTotals> {
     let next = AtomicUsize::new(0);
     let work = || {
         let (fetchers, signals) = (image.fetchers.clone(), image.signals.clone());
-        let mut rows = EvidenceImage { fetchers, signals, ..EvidenceImage::default() };
+        let mut rows = EvidenceSnapshot { fetchers, signals, ..EvidenceSnapshot::default() };
         let mut done = Vec::new();
         // Relaxed: each index is taken once, and what it stands for does not change.
         while let Some((index, group)) =
@@ -303,7 +311,7 @@ fn decode_with(snapshot: &Snapshot, sections: &[(u32, &[u8])]) -> Result<Snapsho
     if decay.is_none() && !contents.image.entries.is_empty() {
         return Err(refused("invalid half-life"));
     }
-    Ok(SnapshotContents { image: EvidenceImage { decay, ..contents.image }, ..contents })
+    Ok(SnapshotContents { image: EvidenceSnapshot { decay, ..contents.image }, ..contents })
 }
 
 pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Option<SnapshotContents> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::backoff::LinkState;
+use crate::evidence::evidence_snapshot::FADED;
 use crate::selector::SelectContext;
 use crate::selector::Selector;
 use fetchwise_types::attempt::Attempt;
@@ -92,9 +93,8 @@ fn a_host_keeps_its_short_pages_over_starts_and_snapshots() {
     let known = || {
         let again = selector();
         load(dir.path(), &again, minutes(1)).unwrap();
-        let mut hosts = again.short_page_hosts();
-        hosts.sort();
-        hosts
+        let is_known = |host: &&str| again.state().hosts.has_complete_short_page(host);
+        ["gone.org", "long.org", "short.org"].into_iter().filter(is_known).collect::<Vec<_>>()
     };
     assert_eq!(known(), ["gone.org", "short.org"]);
     maintenance::snapshot(dir.path(), &selector(), minutes(1), &mut |_, _| {}).unwrap();
@@ -240,15 +240,20 @@ fn tagged_attempts(selector: &Selector) {
 }
 
 /// Returns the host signals that a selector remembers, without the other evidence.
-fn tags_of(selector: &Selector) -> crate::evidence::evidence_image::EvidenceImage {
-    let image = selector.image(minutes(80_000), &[]);
+fn tags_of(selector: &Selector) -> crate::evidence::evidence_snapshot::EvidenceSnapshot {
+    let image = selector.learned().evidence_snapshot(minutes(80_000), FADED);
     let mut entries = image.entries;
     entries.iter_mut().for_each(|entry| entry.attempts = 0);
     let cells = image.cells.into_iter().map(|mut cell| {
         cell.raw = crate::evidence::decayed_counts::RawCounts { marks: cell.raw.marks, ..Default::default() };
         cell
     });
-    crate::evidence::evidence_image::EvidenceImage { entries, cells: cells.collect(), breakers: Vec::new(), ..image }
+    crate::evidence::evidence_snapshot::EvidenceSnapshot {
+        entries,
+        cells: cells.collect(),
+        breakers: Vec::new(),
+        ..image
+    }
 }
 
 #[test]
@@ -309,7 +314,10 @@ fn a_snapshot_holds_all_entries_to_the_bit_in_groups_and_as_older_releases_wrote
     let loaded = || {
         let again = selector();
         let report = load(dir.path(), &again, now).unwrap();
-        (again.image(now, &["unused".to_owned()]), report.snapshot.map(|snapshot| snapshot.covers_seq))
+        (
+            again.learned().evidence.image(&again.learned().registry, now, &["unused".to_owned()]),
+            report.snapshot.map(|snapshot| snapshot.covers_seq),
+        )
     };
     let (replayed, none) = loaded();
     assert!(none.is_none() && replayed.entries.len() > 9000 && !replayed.breakers.is_empty());
@@ -709,7 +717,7 @@ fn evidence_as_of_a_time_equals_that_of_a_log_that_ends_there() {
     let image = |moment, now| {
         let then = selector();
         let loaded = load_at(dir.path(), &then, moment, now, &mut |_| {}).unwrap();
-        (then.image(now, &[]), loaded, then)
+        (then.learned().evidence_snapshot(now, FADED), loaded, then)
     };
     // Another journal, which ends there.
     let ends = |until: u64| {
@@ -726,7 +734,7 @@ fn evidence_as_of_a_time_equals_that_of_a_log_that_ends_there() {
         journal.close().unwrap();
         let then = selector();
         load(other.path(), &then, minutes(until)).unwrap();
-        then.image(minutes(until), &[])
+        then.learned().evidence_snapshot(minutes(until), FADED)
     };
     let (seen, loaded, then) = image(AsOf::At(minutes(45)), minutes(45));
     assert_eq!(seen.difference(&ends(45)), None);

@@ -19,6 +19,7 @@ use super::wait::{self, pause};
 use super::{AvailableFetcher, GRACE, Link, Pipeline, Report, cache, consent, licenses, robots};
 use crate::router::Mode;
 use crate::selector::Selector;
+use crate::trace::Span;
 use crate::visit::passage::Passage;
 use crate::visit::{End, Fetch, Step, Visit, VisitOutcome, Wait};
 use fetchwise_fetchers::fetch::redirect_gate::within;
@@ -28,7 +29,7 @@ use fetchwise_fetchers::store::Delivered;
 use fetchwise_fetchers::store::validators::CachedPage;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{ErrorType, stored_headers};
-use fetchwise_types::consent::Term;
+use fetchwise_types::consent::{Consent, Term};
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
 use fetchwise_types::heuristic::url as urls;
 use fetchwise_types::registry::{Class, canonical};
@@ -118,10 +119,7 @@ async fn drive(
     (url, terms, earlier): (&Url, &[Term], Option<CachedPage>),
     link_slot: &LinkSlot,
 ) -> Report {
-    let (mut page_consent, mut page_terms) = (None, Vec::new());
-    let mut offers = Vec::new();
-    let mut is_not_modified = false;
-    let (mut delivered, mut chain, mut bytes) = (None, Vec::new(), 0);
+    let mut brought = Brought::default();
     let end = loop {
         match visit.next() {
             Step::Fetch(mut fetch) => {
@@ -138,12 +136,9 @@ async fn drive(
                 limits.deadline = fetcher.deadline(limits.deadline);
                 let begun = Instant::now();
                 let asked = visit.url().clone();
-                let is_archive =
-                    pipeline.selector.fetcher(fetch.fetcher_id()).is_some_and(|spec| spec.class == Class::Archive);
                 let begun_span = fetch.trace().fetch(&asked, fetcher.name());
-                let asked_again = earlier
-                    .as_ref()
-                    .filter(|_| fetch.redirected_to().is_none() && cache::can_revalidate(pipeline, fetch.fetcher_id()));
+                let is_archive = is_archive(pipeline, &fetch);
+                let asked_again = earlier.as_ref().filter(|_| can_revalidate(pipeline, &fetch));
                 let gate = Gate::new(pipeline, link_slot, PageRequest { visit: &mut visit, fetch: &mut fetch });
                 let admission = (!is_archive).then_some(&gate as &dyn RedirectGate);
                 let validators = asked_again.map(|earlier| &earlier.validators).filter(|known| !known.is_empty());
@@ -152,18 +147,12 @@ async fn drive(
                 let request = Request { gate: admission, validators, ..judged };
                 let mut local_delay = LocalDelay::default();
                 let result = {
-                    // The span ends with the request, before its result is judged.
-                    let span = begun_span;
-                    let asking = local_delay.measure(span.around(fetcher.fetch(request)));
-                    let result = within(limits.deadline + GRACE, admission, asking).await.unwrap_or_else(|| {
-                        let message = format!("no response within {} s", limits.deadline.as_secs_f64());
-                        Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed()))
-                    });
+                    let asking = local_delay.measure(begun_span.around(fetcher.fetch(request)));
+                    let result = within(limits.deadline + GRACE, admission, asking).await;
+                    let result = result.unwrap_or_else(|| Err(no_response(&limits, begun)));
                     let result = local_delay.attribute(result, limits.deadline);
-                    match &result {
-                        Ok(response) => span.fetched(response.status, response.body.len(), &response.final_url),
-                        Err(error) => span.not_fetched(error),
-                    }
+                    // The span ends with the request, before its result is judged.
+                    end_span(begun_span, &result);
                     result
                 };
                 let (_, refusal) = gate.into_parts();
@@ -176,33 +165,17 @@ async fn drive(
                     }
                     Err(error) if error.unavailable => visit.unavailable(fetch, error.message),
                     Err(error) => {
-                        chain.clear();
-                        bytes = 0;
+                        brought.clear_request();
                         visit.report(fetch, failed_result(error));
                     }
                     Ok(mut response) => {
-                        bytes = response.body.len();
-                        let unchanged = asked_again
-                            .filter(|_| validators.is_some())
-                            .and_then(|earlier| cache::not_modified(&response, earlier));
-                        is_not_modified = unchanged.is_some();
-                        let mut answer = unchanged.unwrap_or_else(|| judge(pipeline, &response, &asked));
-                        answer.requests = requests(&response);
+                        let asked_again = asked_again.filter(|_| validators.is_some());
+                        let mut answer = brought.judge(pipeline, (&response, asked_again), &asked, terms);
                         answer.unanswered = std::mem::take(&mut response.unanswered);
                         answer.local_delay = Some(local_delay.average());
-                        let confirmed = asked_again.filter(|_| is_not_modified);
-                        page_terms = consent::apply(pipeline, terms, (&response, confirmed), &mut answer);
-                        page_consent = answer.consent.clone();
-                        offers = payment_offers(&response);
                         let redirects = fetch.redirects();
                         visit.report(fetch, answer);
-                        if visit.redirects() > redirects {
-                            chain.append(&mut response.chain);
-                            chain.push(response.final_url);
-                        } else {
-                            response.chain.splice(0..0, chain.drain(..));
-                            delivered = Some(response);
-                        }
+                        brought.add(response, visit.redirects() > redirects);
                     }
                 }
             }
@@ -215,28 +188,117 @@ async fn drive(
             Step::End(end) => break end,
         }
     };
-    let mut report = report(pipeline, end, bytes);
-    if report.error_type == Some(ErrorKind::PaymentRequired.name()) {
-        report.offers = offers;
+    let report = report(pipeline, end, brought.bytes);
+    brought.keep(pipeline, report, (url, terms, earlier)).await
+}
+
+/// What the requests of a visit have brought so far.
+#[derive(Default)]
+struct Brought {
+    /// The last response that did not redirect.
+    delivered: Option<Response>,
+    /// The URLs that redirected, in order, since the last such response.
+    chain: Vec<Url>,
+    /// Length of the last body, in bytes.
+    bytes: u64,
+    /// Whether the last response confirmed the page of an earlier crawl.
+    is_not_modified: bool,
+    offers: Vec<Box<str>>,
+    consent: Option<Box<Consent>>,
+    terms: Vec<Term>,
+}
+
+impl Brought {
+    /// Forgets the redirects that led to a request that failed.
+    fn clear_request(&mut self) {
+        self.chain.clear();
+        self.bytes = 0;
     }
-    if report.error_type == Some(ErrorKind::IdentityRejected.name()) {
-        let host = delivered.as_ref().and_then(|response| response.final_url.host_str());
-        report.signature_rejected_by = host.and_then(|host| pipeline.signature_rejections.add(host));
-    }
-    let is_reserved = report.error_type == Some(ErrorKind::Reserved.name());
-    let Some(response) = delivered.filter(|_| report.success || is_reserved) else { return report };
-    report.final_url = Some(response.final_url.as_str().into());
-    report.content_type = header(&response.headers, "content-type").map(Into::into);
-    report.consent = page_consent.or_else(|| consent::of_robots(pipeline, terms));
-    match earlier.filter(|_| is_not_modified) {
-        Some(earlier) if is_reserved => cache::keep_confirmed(pipeline, earlier, page_terms, &response),
-        Some(earlier) => {
-            return store_not_modified(pipeline, report, (response, page_terms, earlier), url).await;
+
+    /// Adds a response that was judged.
+    fn add(&mut self, mut response: Response, is_redirect: bool) {
+        if is_redirect {
+            self.chain.append(&mut response.chain);
+            self.chain.push(response.final_url);
+        } else {
+            response.chain.splice(0..0, self.chain.drain(..));
+            self.delivered = Some(response);
         }
-        None if is_reserved => cache::forget(pipeline, url),
-        None => return store_page(pipeline, report, (response, page_terms), url).await,
     }
-    report
+
+    /// Judges a response, and remembers what the report needs of it. `asked_again` is the page of an earlier crawl, if
+    /// the request had its validators.
+    fn judge(
+        &mut self,
+        pipeline: &Pipeline,
+        (response, asked_again): (&Response, Option<&CachedPage>),
+        asked: &Url,
+        terms: &[Term],
+    ) -> FetchResult {
+        self.bytes = response.body.len();
+        let unchanged = asked_again.and_then(|earlier| cache::not_modified(response, earlier));
+        self.is_not_modified = unchanged.is_some();
+        let mut answer = unchanged.unwrap_or_else(|| judge(pipeline, response, asked));
+        answer.requests = requests(response);
+        let confirmed = asked_again.filter(|_| self.is_not_modified);
+        self.terms = consent::apply(pipeline, terms, (response, confirmed), &mut answer);
+        self.consent = answer.consent.clone();
+        self.offers = payment_offers(response);
+        answer
+    }
+
+    /// Stores the delivered page, and completes the report. `terms` are those of robots.txt.
+    async fn keep(
+        self,
+        pipeline: &Pipeline,
+        mut report: Report,
+        (url, terms, earlier): (&Url, &[Term], Option<CachedPage>),
+    ) -> Report {
+        if report.error_type == Some(ErrorKind::PaymentRequired.name()) {
+            report.offers = self.offers;
+        }
+        if report.error_type == Some(ErrorKind::IdentityRejected.name()) {
+            let host = self.delivered.as_ref().and_then(|response| response.final_url.host_str());
+            report.signature_rejected_by = host.and_then(|host| pipeline.signature_rejections.add(host));
+        }
+        let is_reserved = report.error_type == Some(ErrorKind::Reserved.name());
+        let Some(response) = self.delivered.filter(|_| report.success || is_reserved) else { return report };
+        report.final_url = Some(response.final_url.as_str().into());
+        report.content_type = header(&response.headers, "content-type").map(Into::into);
+        report.consent = self.consent.or_else(|| consent::of_robots(pipeline, terms));
+        match earlier.filter(|_| self.is_not_modified) {
+            Some(earlier) if is_reserved => cache::keep_confirmed(pipeline, earlier, self.terms, &response),
+            Some(earlier) => {
+                return store_not_modified(pipeline, report, (response, self.terms, earlier), url).await;
+            }
+            None if is_reserved => cache::forget(pipeline, url),
+            None => return store_page(pipeline, report, (response, self.terms), url).await,
+        }
+        report
+    }
+}
+
+fn is_archive(pipeline: &Pipeline, fetch: &Fetch<&Selector>) -> bool {
+    pipeline.selector.fetcher(fetch.fetcher_id()).is_some_and(|spec| spec.class == Class::Archive)
+}
+
+/// Returns whether the request may ask if the page of an earlier crawl is still the same.
+fn can_revalidate(pipeline: &Pipeline, fetch: &Fetch<&Selector>) -> bool {
+    fetch.redirected_to().is_none() && cache::can_revalidate(pipeline, fetch.fetcher_id())
+}
+
+/// Returns the error of a fetcher that did not end in time.
+fn no_response(limits: &Limits, begun: Instant) -> FetchError {
+    let message = format!("no response within {} s", limits.deadline.as_secs_f64());
+    FetchError::new(ErrorKind::Timeout, message, begun.elapsed())
+}
+
+/// Ends the span of a request with its result.
+fn end_span(span: Span, result: &Result<Response, FetchError>) {
+    match result {
+        Ok(response) => span.fetched(response.status, response.body.len(), &response.final_url),
+        Err(error) => span.not_fetched(error),
+    }
 }
 
 /// Waits for a free slot of the fetcher. `None` if the host was paused meanwhile: ask for the next step again. The wait

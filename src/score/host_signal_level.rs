@@ -15,6 +15,19 @@ use fetchwise_types::heuristic::HOST_SHOWED;
 /// Factor of the weight of an estimate against the evidence of all blocks, compared with that of one vendor.
 const CATEGORY_WEIGHT_FACTOR: f64 = 2.0;
 
+/// How the evidence of a signal counts.
+#[derive(Clone, Copy)]
+struct SignalUse<'r> {
+    /// The weight of the estimate before.
+    weight: f64,
+    /// The signal that a trace names.
+    signal: Option<SignalId>,
+    /// The vendor at which a registration makes older evidence void.
+    vendor: Option<&'r SignalRow>,
+    /// Whether the signal is that of the vendor itself.
+    is_vendor: bool,
+}
+
 impl Walk<'_> {
     /// Moves the estimates of all candidates towards their success rates on other hosts that showed the same signals.
     /// Stores the weight of that evidence against this host's own.
@@ -26,15 +39,23 @@ impl Walk<'_> {
     ) {
         let weight = self.settings.host_signal_weight;
         if let Some((id, row)) = here.served {
-            self.apply_signal_row(candidates, row, weight, (Some(id), None), false, trace);
+            self.apply_signal_row(
+                candidates,
+                row,
+                SignalUse { weight, signal: Some(id), vendor: None, is_vendor: false },
+                trace,
+            );
         }
         // Evidence of before the registration at the vendor says nothing about signed requests since.
         let registered = here.vendor.map(|(_, row)| row);
         if let Some(row) = here.all_blocks {
-            self.apply_signal_row(candidates, row, weight * CATEGORY_WEIGHT_FACTOR, (None, registered), false, trace);
+            let weight = weight * CATEGORY_WEIGHT_FACTOR;
+            let all = SignalUse { weight, signal: None, vendor: registered, is_vendor: false };
+            self.apply_signal_row(candidates, row, all, trace);
         }
         if let Some((id, row)) = here.vendor {
-            self.apply_signal_row(candidates, row, weight, (Some(id), Some(row)), true, trace);
+            let of_vendor = SignalUse { weight, signal: Some(id), vendor: Some(row), is_vendor: true };
+            self.apply_signal_row(candidates, row, of_vendor, trace);
         }
     }
 
@@ -43,9 +64,7 @@ impl Walk<'_> {
         &self,
         candidates: &mut Candidates<'_>,
         row: &SignalRow,
-        weight: f64,
-        (signal, vendor): (Option<SignalId>, Option<&SignalRow>),
-        is_vendor: bool,
+        SignalUse { weight, signal, vendor, is_vendor }: SignalUse<'_>,
         trace: &mut impl Trace,
     ) {
         let priors = self.priors.of_signal(row.key(), self.kind);

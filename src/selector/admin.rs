@@ -98,13 +98,13 @@ impl Selector {
 
     /// Does the same with `now` as the present.
     pub fn ban_rate_at(&self, domain: &str, days: u32, now: Timestamp) -> BanRate {
-        self.evidence.ban_rate(domain, days, now)
+        self.learned.evidence.ban_rate(domain, days, now)
     }
 
     /// Returns the time before which [`Selector::ban_rate`] misses attempts: these had been compacted before daily
     /// counts existed. `None` if none are missing.
     pub fn ban_rates_since(&self) -> Option<Timestamp> {
-        self.evidence.days_since()
+        self.learned.evidence.days_since()
     }
 
     /// Returns the hosts that are paused at `now`, sorted by name.
@@ -165,7 +165,7 @@ impl Selector {
     /// [`forget_link`](Self::forget_link) drops such links one by one. The part of its evidence that domains share goes
     /// when a journal with a tombstone for it is loaded. Cost: linear in the links at risk.
     pub fn forget_domain(&self, domain: &str) {
-        self.evidence.forget_domain(domain);
+        self.learned.evidence.forget_domain(domain);
         self.state.hosts.forget(domain);
         self.state.links.forget(|link| of_url(link).is_some_and(|of| of == domain));
         if let Some(pace) = &self.pace {

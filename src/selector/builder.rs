@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use super::{ActiveRouter, AfterRefusal, Selector, Sink, VisitSettings};
 use crate::backoff::BackoffSettings;
 use crate::error::Error;
-use crate::evidence::Evidence;
+use crate::evidence::Learned;
 use crate::evidence::decay::{DEFAULT_HALF_LIFE_DAYS, Decay};
 use crate::metrics::recorder::MetricsRecorder;
 use crate::policy::{self, Policy};
@@ -282,10 +282,9 @@ impl SelectorBuilder {
             priors,
             prior_list: self.priors,
             importances: Importances::default(),
-            evidence: Evidence::new(decay, self.max_keys, self.suffixes, self.is_exact).with_signed(registry.signed()),
             recorder: MetricsRecorder::new(registry.candidates_len()),
             general: GeneralCache::new(registry.candidates_len(), self.is_exact),
-            registry,
+            learned: Learned::new(decay, self.max_keys, self.suffixes, self.is_exact, registry),
             settings: self.settings,
             backoff: self.backoff,
             extractors: self.extractors,

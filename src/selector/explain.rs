@@ -21,7 +21,7 @@ impl Selector {
     pub fn explain(&self, url: &Url, context: &SelectContext<'_>) -> Result<Explanation, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
-        let mut steps = Steps::new(&self.registry, self.evidence.signals(), features.path_depth);
+        let mut steps = Steps::new(&self.learned.registry, self.learned.evidence.signals(), features.path_depth);
         let decision = self.decide(url, &features, context, &mut candidates, &mut steps);
         let link = LinkState { paused_until: None, ..context.link };
         let awake = SelectContext { link, host_trial: true, ..*context };
@@ -49,11 +49,11 @@ impl Selector {
     fn without_domain(&self, url: &Url, features: &UrlFeatures<'_>, context: &SelectContext<'_>) -> Counterfactual {
         let settings = Settings { explore_rate: 0.0, last_ditch: 0.0, ..self.settings.clone() };
         let mut candidates = Candidates::new();
-        let guard = self.evidence.guard();
+        let guard = self.learned.evidence.guard();
         self.enlist(&mut candidates, None, [None; 2], context);
         let (priors, importances) = (&self.priors, &self.importances);
-        let walk = Walk::new(&self.evidence, priors, importances, &settings, &guard, features, context.now)
-            .with_twins(self.registry.twins());
+        let walk = Walk::new(&self.learned.evidence, priors, importances, &settings, &guard, features, context.now)
+            .with_twins(self.learned.registry.twins());
         let sources = HeuristicSources { url, extractors: &self.extractors, heuristics: context.heuristics };
         walk.run(&mut candidates, sources, context.hint, None, &mut NoTrace);
         let decision = self.choose(url, &candidates, &settings, (0, false), context);

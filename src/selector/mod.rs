@@ -18,7 +18,7 @@ use url::Url;
 
 use crate::backoff::{BackoffSettings, LinkState};
 use crate::error::Error;
-use crate::evidence::{Breaker, Entry, Evidence, Guard, ShownSignals, Weights, day_of};
+use crate::evidence::{Breaker, Entry, Guard, Learned, ShownSignals, Weights, day_of};
 use crate::metrics::recorder::MetricsRecorder;
 use crate::policy::{Policy, View};
 use crate::score::estimate::{Candidates, HeuristicSources, Local, LocalKeys, NoTrace, Trace, Walk};
@@ -34,7 +34,7 @@ use fetchwise_types::attempt::{Attempt, Hint, Tag};
 use fetchwise_types::decision::{Decision, Rule, Selection, Source};
 use fetchwise_types::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity, is_of_url};
 use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, SITE_SATURATED, UrlExtractor};
-use fetchwise_types::registry::{FetcherId, FetcherSet, FetcherSpec, Registry};
+use fetchwise_types::registry::{FetcherId, FetcherSet, FetcherSpec};
 use fetchwise_types::time::{Clock, Timestamp};
 
 mod active_router;
@@ -47,10 +47,6 @@ pub(crate) mod pauses;
 mod portable_priors;
 #[cfg(test)]
 mod proptests;
-#[cfg(feature = "journal")]
-pub mod replication;
-#[cfg(feature = "journal")]
-mod restore;
 mod signed_arms;
 mod sink;
 mod vendor_outlook;
@@ -152,7 +148,7 @@ pub(crate) enum HostRisk {
 /// - `pauses.rs`: pauses of hosts, half-open trials of fetchers, and pauses that other nodes report
 /// - `admin.rs`: the operator's view: paused hosts, links at risk, ban rates, and forgetting
 /// - `signed_arms.rs`: hosts that refuse the fetchers that sign, and registrations at vendors
-/// - `replay.rs`: restoring evidence from a journal; `replication.rs`: evidence of other processes
+/// - `crate::evidence::Learned`: evidence of other processes; `crate::journal`: evidence of a log
 /// - `crate::visit`: [`visit`](Self::visit), and `remote_attempts.rs` there: attempts of other processes
 ///
 /// ```
@@ -172,8 +168,7 @@ pub(crate) enum HostRisk {
 /// assert_eq!(take.source.name(), "learned");
 /// ```
 pub struct Selector {
-    evidence: Evidence,
-    registry: Registry,
+    learned: Learned,
     priors: Priors,
     prior_list: Vec<Prior>,
     importances: Importances,
@@ -200,7 +195,7 @@ type OnClose = Box<dyn FnOnce() -> Result<(), Error> + Send + Sync>;
 
 impl fmt::Debug for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fetchers: Vec<&str> = self.registry.candidates().map(|(_, spec)| &*spec.name).collect();
+        let fetchers: Vec<&str> = self.learned.registry.candidates().map(|(_, spec)| &*spec.name).collect();
         f.debug_struct("Selector")
             .field("fetchers", &fetchers)
             .field("policy", &self.policy.name())
@@ -247,13 +242,13 @@ impl Selector {
     /// ```
     pub fn select_many(&self, urls: &[Url], context: &SelectContext<'_>, out: &mut Vec<Result<Decision, UrlError>>) {
         out.reserve(urls.len());
-        let guard = self.evidence.guard();
+        let guard = self.learned.evidence.guard();
         for urls in urls.chunks(Self::PREFETCHED) {
             // Three passes: the look-ups of all URLs follow each other closely, so that the processor overlaps them.
             let keyed = |features| (features, LocalKeys::of(&features));
             let read: ArrayVec<_, { Self::PREFETCHED }> =
                 urls.iter().map(|url| UrlFeatures::extract(url).map(keyed)).collect();
-            let find = |(features, keys)| (features, Local::find(&self.evidence, keys, &guard));
+            let find = |(features, keys)| (features, Local::find(&self.learned.evidence, keys, &guard));
             let found: ArrayVec<_, { Self::PREFETCHED }> = read.into_iter().map(|read| read.map(find)).collect();
             for (url, found) in urls.iter().zip(found) {
                 out.push(found.map(|(features, local)| {
@@ -272,11 +267,11 @@ impl Selector {
     /// other, wait less. Call it with up to [`Selector::PREFETCHED`] URLs right before these decisions; more evict each
     /// other from the processor's nearest cache. Changes no decision.
     pub fn prefetch<'u>(&self, urls: impl IntoIterator<Item = &'u Url>) {
-        let (guard, mut urls) = (self.evidence.guard(), urls.into_iter().peekable());
+        let (guard, mut urls) = (self.learned.evidence.guard(), urls.into_iter().peekable());
         while urls.peek().is_some() {
             let features = urls.by_ref().take(Self::PREFETCHED).filter_map(|url| UrlFeatures::extract(url).ok());
             let keys: ArrayVec<_, { Self::PREFETCHED }> = features.map(|features| LocalKeys::of(&features)).collect();
-            keys.iter().for_each(|keys| _ = Local::find(&self.evidence, *keys, &guard));
+            keys.iter().for_each(|keys| _ = Local::find(&self.learned.evidence, *keys, &guard));
         }
     }
 
@@ -338,7 +333,7 @@ impl Selector {
         }
         // The counter has only attempts that the log has taken.
         #[cfg(feature = "metrics")]
-        self.recorder.count_attempt(&attempt, self.registry.find(&attempt.fetcher));
+        self.recorder.count_attempt(&attempt, self.learned.registry.find(&attempt.fetcher));
         Ok(())
     }
 
@@ -354,7 +349,9 @@ impl Selector {
 
     fn tag_with_known(&self, attempt: &mut Attempt, known: &[Heuristic]) {
         self.tag_host_signals(attempt, known);
-        if attempt.heuristic(SITE_SATURATED).is_none() && self.evidence.is_over_quota(attempt, &self.registry) {
+        if attempt.heuristic(SITE_SATURATED).is_none()
+            && self.learned.evidence.is_over_quota(attempt, &self.learned.registry)
+        {
             attempt.heuristics.push(Tag::from(Heuristic::flag(SITE_SATURATED)));
         }
     }
@@ -372,7 +369,7 @@ impl Selector {
         };
         let is_of_url =
             |heuristic: &Heuristic| is_of_url(&heuristic.kind) || own.contains(heuristic) || known.contains(heuristic);
-        let carried = self.evidence.signal_heuristics(attempt, &self.registry, is_of_url);
+        let carried = self.learned.evidence.signal_heuristics(attempt, &self.learned.registry, is_of_url);
         attempt.heuristics.extend(carried.into_iter().map(Tag::from));
     }
 
@@ -389,7 +386,7 @@ impl Selector {
 
     /// Learns from an attempt that has a time instead of a date.
     fn learn(&self, attempt: &Attempt) {
-        self.evidence.observe(attempt, &self.registry);
+        self.learned.evidence.observe(attempt, &self.learned.registry);
         self.policy.observe(attempt);
     }
 
@@ -482,6 +479,18 @@ impl Selector {
         self.pace = self.pace.take().map(|pace| Box::new(pace.with_store(keeper)));
     }
 
+    /// Returns what the selector has learned, for a log that restores it and for processes that exchange it.
+    #[doc(hidden)]
+    pub fn learned(&self) -> &Learned {
+        &self.learned
+    }
+
+    /// Returns the policy, for a log that restores its memory.
+    #[cfg(feature = "journal")]
+    pub(crate) fn policy(&self) -> &dyn Policy {
+        &*self.policy
+    }
+
     pub(crate) fn recorder(&self) -> &MetricsRecorder {
         &self.recorder
     }
@@ -512,27 +521,27 @@ impl Selector {
 
     /// Returns the name of a fetcher of this selector.
     pub fn fetcher_name(&self, id: FetcherId) -> &str {
-        self.registry.spec(id).map_or("", |spec| &spec.name)
+        self.learned.registry.spec(id).map_or("", |spec| &spec.name)
     }
 
     /// Returns the spec of a fetcher.
     pub fn fetcher(&self, id: FetcherId) -> Option<&FetcherSpec> {
-        self.registry.spec(id)
+        self.learned.registry.spec(id)
     }
 
     /// Returns the id of the fetcher called `name`, if this selector knows it. `simple_http` is `direct_access`.
     pub fn fetcher_id(&self, name: &str) -> Option<FetcherId> {
-        self.registry.find(name)
+        self.learned.registry.find(name)
     }
 
     /// Returns whether the fetcher can be chosen. The others are known only from recorded attempts.
     pub fn is_candidate(&self, id: FetcherId) -> bool {
-        id.index() < self.registry.candidates_len()
+        id.index() < self.learned.registry.candidates_len()
     }
 
     /// Returns the candidates, in order of registration.
     pub fn candidates(&self) -> impl Iterator<Item = (FetcherId, &FetcherSpec)> {
-        self.registry.candidates()
+        self.learned.registry.candidates()
     }
 
     /// Returns the constants of estimation and choice.
@@ -552,12 +561,12 @@ impl Selector {
 
     /// Returns the number of keys (domains, sites, suffixes ...) that have evidence.
     pub fn key_count(&self) -> usize {
-        self.evidence.keys()
+        self.learned.evidence.keys()
     }
 
     /// Returns the number of keys that were evicted because there were too many.
     pub fn evicted_keys(&self) -> u64 {
-        self.evidence.evicted()
+        self.learned.evidence.evicted()
     }
 
     /// Returns the number of attempts whose time lay in the future and was set to now.
@@ -567,7 +576,10 @@ impl Selector {
 
     /// Returns the exact weights of one heuristic and fetcher as of `now`, over pages or files, without priors.
     pub fn weights(&self, heuristic: (&str, &str), kind: ContentKind, fetcher: &str, now: Timestamp) -> Weights {
-        self.registry.find(fetcher).map_or_else(Weights::default, |id| self.evidence.weights(heuristic, kind, id, now))
+        self.learned
+            .registry
+            .find(fetcher)
+            .map_or_else(Weights::default, |id| self.learned.evidence.weights(heuristic, kind, id, now))
     }
 
     /// Sets the importance, from 0 to 1, that analytics found for a heuristic, or for a whole type if `value` is
@@ -597,8 +609,8 @@ impl Selector {
         trace: &mut impl Trace,
         seen: &mut HostRisk,
     ) -> Decision {
-        let guard = self.evidence.guard();
-        let local = Local::find(&self.evidence, LocalKeys::of(features), &guard);
+        let guard = self.learned.evidence.guard();
+        let local = Local::find(&self.learned.evidence, LocalKeys::of(features), &guard);
         self.decide_with(url, features, context, (&guard, local), candidates, trace, seen)
     }
 
@@ -619,7 +631,7 @@ impl Selector {
             return Decision::Paused { until, host: false };
         }
         if self.settings.host_signal_weight > 0.0 {
-            local = local.with_host_signals(&self.evidence, context.now);
+            local = local.with_host_signals(&self.learned.evidence, context.now);
         }
         let domain = local.domain;
         if domain.is_some_and(|entry| entry.paused_until().is_some() || entry.has_breakers()) {
@@ -629,15 +641,15 @@ impl Selector {
         if let Some(until) = host_pause.filter(|_| !context.host_trial) {
             return Decision::Paused { until, host: true };
         }
-        let signals = match self.registry.signed().is_empty() {
+        let signals = match self.learned.registry.signed().is_empty() {
             true => [None; 2],
             false => local.shown_signals(day_of(context.now)),
         };
         self.enlist(candidates, domain, signals, context);
         let (priors, importances) = (&self.priors, &self.importances);
-        let walk = Walk::new(&self.evidence, priors, importances, &self.settings, guard, features, context.now)
+        let walk = Walk::new(&self.learned.evidence, priors, importances, &self.settings, guard, features, context.now)
             .with_cache(&self.general)
-            .with_twins(self.registry.twins());
+            .with_twins(self.learned.registry.twins());
         let sources = HeuristicSources { url, extractors: &self.extractors, heuristics: context.heuristics };
         walk.run(candidates, sources, context.hint, Some(local), trace);
         if let Some(wanted) = context.wanted.and_then(|id| candidates.get(id.index())) {
@@ -693,8 +705,8 @@ impl Selector {
     ) {
         let with_breakers = domain.filter(|entry| entry.has_breakers());
         let standing = self.standing(domain, signals, context.now);
-        let probe = self.registry.probe();
-        for (id, spec) in self.registry.candidates() {
+        let probe = self.learned.registry.probe();
+        for (id, spec) in self.learned.registry.candidates() {
             let open = with_breakers.is_some_and(|entry| self.is_open(entry.breaker(id), context.now));
             candidates.push(Scored {
                 tried: context.excluded.contains(id)

@@ -7,7 +7,7 @@ use crate::backoff::LinkState;
 use crate::evidence::{Breaker, Key};
 use crate::metrics::recorder::PauseCause;
 use crate::pause_coordination::PauseCoordinator;
-use crate::state::host_pauses::{PauseReason, PauseStore, TrialRole};
+use crate::state::host_pauses::{LinkFailure, PauseReason, PauseStore, TrialRole};
 use crate::trace;
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
@@ -31,22 +31,25 @@ pub(crate) enum BreakerTrial {
 impl Selector {
     /// Returns the end of the last pause of the host of `domain`, if it ever was paused.
     pub fn host_pause(&self, domain: &str) -> Option<Timestamp> {
-        let guard = self.evidence.guard();
-        self.evidence.entry(Key::domain(domain), &guard)?.paused_until()
+        let guard = self.learned.evidence.guard();
+        self.learned.evidence.entry(Key::domain(domain), &guard)?.paused_until()
     }
 
     /// Pauses the host of `domain`, or lifts its pause.
     pub fn set_host_pause(&self, domain: &str, until: Option<Timestamp>) {
-        let guard = self.evidence.guard();
+        let guard = self.learned.evidence.guard();
         // Dated at the beginning of time, so that no host that is or was paused is evicted for this one.
-        self.evidence.entry_or_new(Key::domain(domain), Timestamp::default(), &guard).set_paused_until(until);
+        self.learned.evidence.entry_or_new(Key::domain(domain), Timestamp::default(), &guard).set_paused_until(until);
     }
 
     /// Takes the one trial request of a host whose pause has ended: for all others it is paused until `next`. Returns
     /// `true` to one caller only.
     pub fn claim_host_trial(&self, domain: &str, ended: Timestamp, next: Timestamp) -> bool {
-        let guard = self.evidence.guard();
-        self.evidence.entry(Key::domain(domain), &guard).is_some_and(|entry| entry.swap_paused_until(ended, next))
+        let guard = self.learned.evidence.guard();
+        self.learned
+            .evidence
+            .entry(Key::domain(domain), &guard)
+            .is_some_and(|entry| entry.swap_paused_until(ended, next))
     }
 
     /// Sets the coordinator of the processes that share this one's address. From now on it receives pauses, and gives
@@ -65,16 +68,11 @@ impl Selector {
         }
         // No link of a crawler starts with NUL.
         let link = format!("\0{link:016x}");
-        self.state.hosts.record_failure(
-            self,
-            domain,
-            &link,
-            TrialRole::Ordinary,
-            PauseReason::Blocked,
-            &self.backoff,
-            now,
-            |until| self.announce_pause(domain, until, PauseCause::Blocked, now),
-        )
+        let (role, why) = (TrialRole::Ordinary, PauseReason::Blocked);
+        let failure = LinkFailure { domain, link: &link, role, why, now };
+        self.state.hosts.record_failure(self, failure, &self.backoff, |until| {
+            self.announce_pause(domain, until, PauseCause::Blocked, now);
+        })
     }
 
     /// Sets the state that other nodes report for a link, by the xxh3-64 of its name; `None` removes it. Visits respect
@@ -106,8 +104,10 @@ impl Selector {
     /// Claims the half-open trial of a fetcher whose breaker on `domain` had run out when the decision was made. One
     /// caller may try whether the fetcher gets through again.
     pub(crate) fn claim_breaker_trial(&self, domain: &str, fetcher: FetcherId, now: Timestamp) -> BreakerTrial {
-        let guard = self.evidence.guard();
-        let Some(entry) = self.evidence.entry(Key::domain(domain), &guard) else { return BreakerTrial::NotNeeded };
+        let guard = self.learned.evidence.guard();
+        let Some(entry) = self.learned.evidence.entry(Key::domain(domain), &guard) else {
+            return BreakerTrial::NotNeeded;
+        };
         let seen = entry.breaker(fetcher);
         if seen.blocks < self.backoff.breaker_blocks {
             BreakerTrial::NotNeeded
@@ -120,8 +120,8 @@ impl Selector {
 
     /// Returns a trial that was not used, unless an attempt of the fetcher was recorded here meanwhile.
     pub(crate) fn return_breaker_trial(&self, domain: &str, fetcher: FetcherId, seen: Breaker, at: Timestamp) {
-        let guard = self.evidence.guard();
-        if let Some(entry) = self.evidence.entry(Key::domain(domain), &guard) {
+        let guard = self.learned.evidence.guard();
+        if let Some(entry) = self.learned.evidence.entry(Key::domain(domain), &guard) {
             entry.claim_breaker(fetcher, Breaker { last: at, ..seen }, seen);
         }
     }

@@ -28,20 +28,20 @@ impl Selector {
     /// Returns what the selector has learned that belongs to no host: after each kind of failure, by suffix, by flag of the URL, and behind each vendor, framework and server. Cost: some hundred look-ups.
     pub fn portable_priors(&self, now: Timestamp) -> Vec<PortablePrior> {
         let mut found = Vec::new();
-        let guard = self.evidence.guard();
+        let guard = self.learned.evidence.guard();
         for hint in Hint::ALL {
-            self.add_entry(&mut found, ("hint", hint.name()), self.evidence.hint(*hint), now);
+            self.add_entry(&mut found, ("hint", hint.name()), self.learned.evidence.hint(*hint), now);
         }
         for (index, flag) in FLAGS.iter().enumerate() {
-            self.add_entry(&mut found, (flag, "true"), self.evidence.flag(index), now);
+            self.add_entry(&mut found, (flag, "true"), self.learned.evidence.flag(index), now);
         }
         for suffix in PAGE_SUFFIXES.iter().chain(FILE_SUFFIXES).map(|name| format!(".{name}")) {
-            if let Some(entry) = self.evidence.entry(Key::suffix(&suffix), &guard) {
+            if let Some(entry) = self.learned.evidence.entry(Key::suffix(&suffix), &guard) {
                 self.add_entry(&mut found, ("suffix", &suffix), entry, now);
             }
         }
-        let down = self.evidence.decay().down(now);
-        self.evidence.each_signal_cell(|name, id, content, cell| {
+        let down = self.learned.evidence.decay().down(now);
+        self.learned.evidence.each_signal_cell(|name, id, content, cell| {
             let weights = cell.read(down);
             if weights.hosts >= MIN_HOSTS && is_general(name) {
                 self.add(&mut found, (HOST_SHOWED, name), content, id, (weights.success, weights.total));
@@ -51,7 +51,7 @@ impl Selector {
     }
 
     fn add_entry(&self, to: &mut Vec<PortablePrior>, heuristic: (&str, &str), entry: &Entry, now: Timestamp) {
-        let down = self.evidence.decay().down(now);
+        let down = self.learned.evidence.decay().down(now);
         for content in [ContentKind::Page, ContentKind::File] {
             entry.for_each(Group::new(Level::Own, content, 0), |id, cell| {
                 let weights = cell.read(down);
@@ -68,7 +68,9 @@ impl Selector {
         fetcher: FetcherId,
         (success, total): (f64, f64),
     ) {
-        let Some(spec) = self.registry.spec(fetcher).filter(|spec| is_name(&spec.name) && total >= MIN_ATTEMPTS) else {
+        let Some(spec) =
+            self.learned.registry.spec(fetcher).filter(|spec| is_name(&spec.name) && total >= MIN_ATTEMPTS)
+        else {
             return;
         };
         let rate = ((success + 0.5) / (total + 1.0)).clamp(0.0, 1.0);

@@ -343,9 +343,7 @@ enum Change {
     },
     Wait(u64),
     Forget(usize),
-    #[cfg(feature = "journal")]
     Retract,
-    #[cfg(feature = "journal")]
     Merge(usize),
 }
 
@@ -367,10 +365,7 @@ fn change() -> impl Strategy<Value = Change> {
         end,
         times,
     });
-    #[cfg(feature = "journal")]
     let journal = prop_oneof![Just(Change::Retract), (0..URLS.len()).prop_map(Change::Merge)];
-    #[cfg(not(feature = "journal"))]
-    let journal = Just(Change::Wait(1));
     prop_oneof![
         8 => record,
         2 => prop_oneof![0..3_u64, Just(59), Just(61), Just(86_400)].prop_map(Change::Wait),
@@ -414,18 +409,16 @@ fn check_kept_estimates(changes: &[Change]) -> Result<(), TestCaseError> {
                     (0..*times).for_each(|_| selector.observe(&attempt));
                     last = Some(attempt);
                 }
-                #[cfg(feature = "journal")]
                 Change::Retract => {
                     if let Some(last) = &last {
-                        selector.evidence.retract(last, &selector.registry, true);
+                        selector.learned.evidence.retract(last, &selector.learned.registry, true);
                     }
                 }
-                #[cfg(feature = "journal")]
                 Change::Merge(url) => {
-                    let other = selector.evidence.empty_like();
+                    let other = selector.learned.evidence.empty_like();
                     let attempt = Attempt::new(&urls[*url], FETCHERS[0], at(now)).unwrap().delivered();
-                    (0..30).for_each(|_| other.observe(&attempt, &selector.registry));
-                    selector.evidence.merge(&other);
+                    (0..30).for_each(|_| other.observe(&attempt, &selector.learned.registry));
+                    selector.learned.evidence.merge(&other);
                 }
             }
         }

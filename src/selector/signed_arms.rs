@@ -86,7 +86,7 @@ impl Selector {
     /// Returns how the host of `entry` treats the fetchers that sign. `signals` are those that it shows.
     #[inline]
     pub(super) fn standing(&self, entry: Option<&Entry>, signals: ShownSignals, now: Timestamp) -> Standing {
-        if self.registry.signed().is_empty() || self.after_refusal != AfterRefusal::Leave {
+        if self.learned.registry.signed().is_empty() || self.after_refusal != AfterRefusal::Leave {
             return Standing::Open;
         }
         match entry.filter(|entry| entry.has_breakers()) {
@@ -97,10 +97,10 @@ impl Selector {
 
     #[cold]
     fn standing_after_blocks(&self, entry: &Entry, signals: ShownSignals, now: Timestamp) -> Standing {
-        let signed = self.registry.signed();
-        let registered = self.evidence.signals().registered_at(signals[0].map(|(id, _)| id));
+        let signed = self.learned.registry.signed();
+        let registered = self.learned.evidence.signals().registered_at(signals[0].map(|(id, _)| id));
         let mut blocks = 0u32;
-        for (id, _) in self.registry.candidates().filter(|(id, _)| signed.contains(*id)) {
+        for (id, _) in self.learned.registry.candidates().filter(|(id, _)| signed.contains(*id)) {
             let breaker = entry.breaker(id);
             // A block before the registration says nothing about requests since.
             let is_recent = now < breaker.last.saturating_add(REMEMBERED) && breaker.last >= registered;
@@ -109,7 +109,7 @@ impl Selector {
         if blocks == 0 {
             return Standing::Open;
         }
-        let decay = self.evidence.decay();
+        let decay = self.learned.evidence.decay();
         let down = decay.down(now);
         let mut successes = 0.0;
         for kind in [ContentKind::Page, ContentKind::File] {
@@ -130,12 +130,12 @@ impl Selector {
 
     /// Returns whether the crawl's policy leaves the host of `url`: it refuses signed requests.
     pub(crate) fn is_left_by_policy(&self, url: &Url, now: Timestamp) -> bool {
-        if self.registry.signed().is_empty() {
+        if self.learned.registry.signed().is_empty() {
             return false;
         }
         let Ok(features) = UrlFeatures::extract(url) else { return false };
-        let guard = self.evidence.guard();
-        let local = Local::find(&self.evidence, LocalKeys::of(&features), &guard);
+        let guard = self.learned.evidence.guard();
+        let local = Local::find(&self.learned.evidence, LocalKeys::of(&features), &guard);
         let signals = local.shown_signals(crate::evidence::day_of(now));
         self.standing(local.domain, signals, now) == Standing::Refused
     }
@@ -144,10 +144,10 @@ impl Selector {
     /// tells. It takes a lock: no part of a decision.
     pub fn block_vendor(&self, url: &Url) -> Option<Box<str>> {
         let features = UrlFeatures::extract(url).ok()?;
-        let guard = self.evidence.guard();
-        let local = Local::find(&self.evidence, LocalKeys::of(&features), &guard);
+        let guard = self.learned.evidence.guard();
+        let local = Local::find(&self.learned.evidence, LocalKeys::of(&features), &guard);
         let [vendor, _] = local.shown_signals(crate::evidence::day_of(self.now()));
-        let name = self.evidence.signals().name_of(vendor?.0)?;
+        let name = self.learned.evidence.signals().name_of(vendor?.0)?;
         name.strip_prefix(crate::evidence::VENDOR_PREFIX).map(Into::into)
     }
 
@@ -156,6 +156,6 @@ impl Selector {
     ///
     /// Returns false if there is no room for another vendor.
     pub fn register_at_vendor(&self, vendor: &str, at: Timestamp) -> bool {
-        self.evidence.signals().register(vendor, at)
+        self.learned.evidence.signals().register(vendor, at)
     }
 }

@@ -59,9 +59,10 @@ impl Selector {
     /// the same.
     pub(super) fn host_signals_of(&self, url: &Url, now: Timestamp) -> Result<Vec<HostSignalView>, UrlError> {
         let features = UrlFeatures::extract(url)?;
-        let guard = self.evidence.guard();
-        let local = Local::find(&self.evidence, LocalKeys::of(&features), &guard);
-        let (signals, today, down) = (self.evidence.signals(), day_of(now), self.evidence.decay().down(now));
+        let guard = self.learned.evidence.guard();
+        let local = Local::find(&self.learned.evidence, LocalKeys::of(&features), &guard);
+        let (signals, today, down) =
+            (self.learned.evidence.signals(), day_of(now), self.learned.evidence.decay().down(now));
         let known = if self.settings.host_signal_weight > 0.0 { local.shown_signals(today) } else { [None; 2] };
         let mut views = Vec::new();
         for (side, (id, day)) in
@@ -69,8 +70,8 @@ impl Selector {
         {
             let (Some(tag), Some(row)) = (signals.name_of(id), signals.row(id)) else { continue };
             let of = |(fetcher, name): (FetcherId, &str)| {
-                let cell = row.cell(fetcher, self.evidence.kind(&features))?.read(down);
-                let all = signals.category(side)?.cell(fetcher, self.evidence.kind(&features))?.read(down);
+                let cell = row.cell(fetcher, self.learned.evidence.kind(&features))?.read(down);
+                let all = signals.category(side)?.cell(fetcher, self.learned.evidence.kind(&features))?.read(down);
                 let at = |seconds: u32| Timestamp::from_millis(i64::from(seconds) * 1000);
                 (cell.total > 0.0).then(|| HostSignalFetcher {
                     fetcher: name.to_owned(),
@@ -82,7 +83,8 @@ impl Selector {
                     turned_at: (cell.turned_s > 0).then(|| at(cell.turned_s)),
                 })
             };
-            let fetchers = self.registry.candidates().map(|(id, spec)| (id, &*spec.name)).filter_map(of).collect();
+            let fetchers =
+                self.learned.registry.candidates().map(|(id, spec)| (id, &*spec.name)).filter_map(of).collect();
             views.push(HostSignalView {
                 tag: tag.into(),
                 is_vendor: side == SignalSide::Blocked && !HostSignals::is_category(id),

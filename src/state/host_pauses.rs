@@ -100,6 +100,21 @@ pub(crate) enum TrialRole {
     Ordinary,
 }
 
+/// A link that ended without content.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkFailure<'a> {
+    /// The domain of the host that failed.
+    pub(crate) domain: &'a str,
+    /// The link's name.
+    pub(crate) link: &'a str,
+    /// Whether its request was the host's trial.
+    pub(crate) role: TrialRole,
+    /// What the host responded.
+    pub(crate) why: PauseReason,
+    /// The time of the response.
+    pub(crate) now: Timestamp,
+}
+
 impl HostPauses {
     /// Adds the levels that a replay found.
     pub(crate) fn restore(&self, levels: impl IntoIterator<Item = (String, u8)>) {
@@ -148,20 +163,16 @@ impl HostPauses {
         paused.map(|entry| (entry.key().clone(), entry.value().level)).collect()
     }
 
-    /// Records that a link of the host ended without content, for the reason `why`. Returns the end of the host's pause
-    /// if this set one. `on_change` runs before another thread can change the host.
-    #[allow(clippy::too_many_arguments, reason = "each is a plain property of one event")]
+    /// Records that a link of a host ended without content. Returns the end of the host's pause if this set one.
+    /// `on_change` runs before another thread can change the host.
     pub(crate) fn record_failure(
         &self,
         pauses: &impl PauseStore,
-        domain: &str,
-        link: &str,
-        role: TrialRole,
-        why: PauseReason,
+        failure: LinkFailure<'_>,
         settings: &BackoffSettings,
-        now: Timestamp,
         on_change: impl FnOnce(Timestamp),
     ) -> Option<Timestamp> {
+        let LinkFailure { domain, link, role, why, now } = failure;
         self.drop_idle(pauses, settings, now);
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
         let paused = pauses.until(domain).filter(|until| *until > now);
@@ -271,13 +282,6 @@ impl HostPauses {
         self.at_risk.entry(domain.to_owned()).or_default().has_complete_short_page = true;
     }
 
-    /// Returns the hosts for which [`has_complete_short_page`](Self::has_complete_short_page) holds, in no order.
-    #[cfg(feature = "journal")]
-    pub(crate) fn with_complete_short_pages(&self) -> Vec<String> {
-        let complete = self.at_risk.iter().filter(|host| host.has_complete_short_page);
-        complete.map(|host| host.key().clone()).collect()
-    }
-
     /// Drops the hosts whose blocks are old and that are not paused. Their short pages go with them, which costs one
     /// more comparison each.
     fn drop_idle(&self, pauses: &impl PauseStore, settings: &BackoffSettings, now: Timestamp) {
@@ -347,7 +351,8 @@ mod tests {
         why: PauseReason,
         now: Timestamp,
     ) -> Option<u64> {
-        let until = hosts.record_failure(pauses, "e.org", link, role, why, &BackoffSettings::default(), now, |_| {});
+        let failure = LinkFailure { domain: "e.org", link, role, why, now };
+        let until = hosts.record_failure(pauses, failure, &BackoffSettings::default(), |_| {});
         until.map(|until| until.since(now).as_secs())
     }
 
@@ -408,8 +413,9 @@ mod tests {
     fn a_host_at_risk_costs_the_same_however_many_there_are() {
         let (hosts, pauses, settings) = (HostPauses::default(), InMemoryPauses::default(), BackoffSettings::default());
         let block = |n: usize, now| {
-            let (host, role) = (format!("{n}.org"), TrialRole::Ordinary);
-            hosts.record_failure(&pauses, &host, "link", role, PauseReason::Blocked, &settings, now, |_| {});
+            let (host, role, why) = (format!("{n}.org"), TrialRole::Ordinary, PauseReason::Blocked);
+            let failure = LinkFailure { domain: &host, link: "link", role, why, now };
+            hosts.record_failure(&pauses, failure, &settings, |_| {});
         };
         let most = 10 * HOSTS_BEFORE_SCAN;
         (0..most).for_each(|n| block(n, NOW));

@@ -14,7 +14,7 @@ use crate::pause_coordination::TrialPermission;
 use crate::router::{Mode, Routed};
 use crate::selector::pauses::BreakerTrial;
 use crate::selector::{HostRisk, SelectContext, Selector};
-use crate::state::single_flight::FlightRole;
+use crate::state::single_flight::{FlightRole, Lead};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Arm, ErrorType};
 use fetchwise_types::decision::{Decision, Rule, Selection, Source};
@@ -38,6 +38,16 @@ pub(super) enum HostAdmission {
     Wait(Wait),
     /// The host is paused until then.
     Paused(Timestamp),
+}
+
+/// What a visit that would probe its host does.
+enum ProbeTurn {
+    /// It fetches, with the lead of the host's probe if it leads one.
+    Fetch(Option<Lead>),
+    /// It decides again, as a follower.
+    Again,
+    /// It waits for another visit's probe.
+    Wait(Wait),
 }
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
@@ -76,33 +86,10 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 }
             }
             if selection.source == Source::Probe && self.tried.attempts == 0 {
-                if let Some(follower) = self.probe.following.take() {
-                    // Listen before the check, so that an end in between is not missed.
-                    let listener = follower.listen();
-                    match follower.verdict() {
-                        None if follower.expected_by() > now => {
-                            let wait = Wait::following(&follower, listener, WaitReason::Probe);
-                            self.probe.following = Some(follower);
-                            return Step::Wait(wait);
-                        }
-                        verdict => {
-                            self.probe.followed = verdict == Some(true);
-                            self.probe.followed_in_vain |= follower.is_abandoned(now);
-                        }
-                    }
-                }
-                if self.probe.followed {
-                    (selection.source, selection.rule) = (Source::Inferred, Rule::SharedProbe);
-                } else if !self.probe.followed_in_vain {
-                    let settings = self.selector.visit_settings();
-                    let expected_by = now.saturating_add(settings.probe_deadline + settings.deadline + PROBE_GRACE);
-                    match self.selector.state().probes.join(self.domain(), now, expected_by) {
-                        FlightRole::Leader(lead) => claims.lead = Some(lead),
-                        FlightRole::Follower(follower) => {
-                            self.probe.following = Some(follower);
-                            continue;
-                        }
-                    }
+                match self.join_probe(&mut selection, now) {
+                    ProbeTurn::Fetch(lead) => claims.lead = lead,
+                    ProbeTurn::Again => continue,
+                    ProbeTurn::Wait(wait) => return Step::Wait(wait),
                 }
             }
             let has_no_claims = claims.lead.is_none() && claims.trial.is_none();
@@ -112,6 +99,42 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 self.next = NextStep::Decide;
             }
             return step;
+        }
+    }
+
+    /// Joins the probe of the host that is in flight, or leads a new one. A visit that has followed one to its end uses
+    /// its result.
+    fn join_probe(&mut self, selection: &mut Selection, now: Timestamp) -> ProbeTurn {
+        if let Some(follower) = self.probe.following.take() {
+            // Listen before the check, so that an end in between is not missed.
+            let listener = follower.listen();
+            match follower.verdict() {
+                None if follower.expected_by() > now => {
+                    let wait = Wait::following(&follower, listener, WaitReason::Probe);
+                    self.probe.following = Some(follower);
+                    return ProbeTurn::Wait(wait);
+                }
+                verdict => {
+                    self.probe.followed = verdict == Some(true);
+                    self.probe.followed_in_vain |= follower.is_abandoned(now);
+                }
+            }
+        }
+        if self.probe.followed {
+            (selection.source, selection.rule) = (Source::Inferred, Rule::SharedProbe);
+            return ProbeTurn::Fetch(None);
+        }
+        if self.probe.followed_in_vain {
+            return ProbeTurn::Fetch(None);
+        }
+        let settings = self.selector.visit_settings();
+        let expected_by = now.saturating_add(settings.probe_deadline + settings.deadline + PROBE_GRACE);
+        match self.selector.state().probes.join(self.domain(), now, expected_by) {
+            FlightRole::Leader(lead) => ProbeTurn::Fetch(Some(lead)),
+            FlightRole::Follower(follower) => {
+                self.probe.following = Some(follower);
+                ProbeTurn::Again
+            }
         }
     }
 

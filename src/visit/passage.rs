@@ -17,7 +17,7 @@ use std::ops::Deref;
 use super::step::HostTrial;
 use crate::metrics::recorder::PauseCause;
 use crate::selector::Selector;
-use crate::state::host_pauses::{PauseReason, TrialRole};
+use crate::state::host_pauses::{LinkFailure, PauseReason, TrialRole};
 use fetchwise_types::time::Timestamp;
 
 /// The way of one link.
@@ -60,8 +60,8 @@ impl<S: Deref<Target = Selector> + Clone> Passage<S> {
     pub(crate) fn record_host_failure(&mut self, host: &str, link: &str, why: PauseReason, now: Timestamp) {
         let (selector, role) = (&*self.selector, self.role_at(host));
         let announce = |until| selector.announce_pause(host, until, why.cause(), now);
-        let hosts = &selector.state().hosts;
-        let until = hosts.record_failure(selector, host, link, role, why, selector.backoff(), now, announce);
+        let failure = LinkFailure { domain: host, link, role, why, now };
+        let until = selector.state().hosts.record_failure(selector, failure, selector.backoff(), announce);
         if until.is_some()
             && let Some(trial) = self.take_trial_of(host)
         {

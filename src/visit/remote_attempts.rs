@@ -6,7 +6,7 @@
 
 use crate::backoff::retry_after;
 use crate::selector::Selector;
-use crate::state::host_pauses::{PauseReason, TrialRole};
+use crate::state::host_pauses::{LinkFailure, PauseReason, TrialRole};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Attempt, ErrorType};
 use fetchwise_types::response::header;
@@ -45,7 +45,8 @@ impl Selector {
             (false, true) if !self.lets_through(domain, now) => PauseReason::Blocked,
             _ => return None,
         };
-        hosts.record_failure(self, domain, &attempt.link, TrialRole::Ordinary, why, self.backoff(), now, |until| {
+        let failure = LinkFailure { domain, link: &attempt.link, role: TrialRole::Ordinary, why, now };
+        hosts.record_failure(self, failure, self.backoff(), |until| {
             self.announce_pause(domain, until, why.cause(), now);
         })
     }

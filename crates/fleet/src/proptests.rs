@@ -2,7 +2,6 @@
 //! naive fold of all logs. Each safeguard is switched off once, which must make a test fail.
 #![allow(clippy::unwrap_used)]
 
-use fetchwise::selector::replication::Replication;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -244,7 +243,7 @@ impl World {
     }
 
     fn evidence(&self, n: usize) -> EvidenceSnapshot {
-        self.nodes[n].live.as_ref().unwrap().selector.evidence_snapshot(NOW, 0.0)
+        self.nodes[n].live.as_ref().unwrap().selector.learned().evidence_snapshot(NOW, 0.0)
     }
 
     fn naive(&self, counts: impl Fn(usize, &Attempt) -> bool) -> EvidenceSnapshot {
@@ -259,7 +258,7 @@ impl World {
             })
             .unwrap();
         }
-        oracle.evidence_snapshot(NOW, 0.0)
+        oracle.learned().evidence_snapshot(NOW, 0.0)
     }
 
     /// Returns how far the worst node is from the naive fold.

@@ -10,7 +10,7 @@
 use std::io;
 use std::path::Path;
 
-use super::chain::{ChainSegment, SegmentFile, newer, open_segment};
+use super::chain::{ChainSegment, SegmentFile, SegmentName, newer, open_segment};
 use super::scan::Extent;
 use crate::directory::manifest::{ManifestError, SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest, read_small};
 use crate::error::{Damage, Error};
@@ -125,7 +125,7 @@ impl Catalog {
             } else if let Some((number, first_seq)) = parse_segment_name(&name) {
                 catalog.number_max = catalog.number_max.max(number);
                 let keep_open = files.len() < MAX_OPEN_FILES;
-                match open_segment(fs, dir, &name, number, first_seq, keep_open)? {
+                match open_segment(fs, dir, SegmentName { name: &name, number, first_seq }, keep_open)? {
                     Ok(file) => files.push(Entry::Good(file)),
                     Err(damage) => files.push(Entry::Unreadable { number, first_seq, damage }),
                 }

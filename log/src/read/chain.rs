@@ -72,13 +72,19 @@ impl SegmentFile {
     }
 }
 
+/// The name of a segment's file, and what the name says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentName<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) number: u32,
+    pub(crate) first_seq: u64,
+}
+
 /// Opens a segment and reads its header page: an error for I/O, the inner error for damage.
 pub(crate) fn open_segment(
     fs: &dyn Fs,
     dir: &Path,
-    name: &str,
-    number: u32,
-    first_seq: u64,
+    SegmentName { name, number, first_seq }: SegmentName<'_>,
     keep_open: bool,
 ) -> Result<Result<SegmentFile, Damage>, Error> {
     let path = dir.join(name);

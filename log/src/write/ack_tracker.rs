@@ -78,6 +78,7 @@ impl Acks {
         // takes no lock.
         let written = written.max(self.written.load(Ordering::Relaxed));
         let durable = durable.max(self.durable.load(Ordering::Relaxed));
+        debug_assert!(durable <= written, "records are durable up to {durable}, and written up to {written}");
         self.written.store(written, Ordering::Release);
         self.durable.store(durable, Ordering::Release);
         let ready = self.take_ready(&mut inner);

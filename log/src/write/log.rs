@@ -18,7 +18,7 @@ use crossbeam_channel::Sender;
 use super::options::{Durability, LogOptions, OnFull, Record};
 use super::recover::{Plan, Recovery, recover};
 use super::shared::{Message, Metrics, Queued, Shared};
-use super::worker::Worker;
+use super::worker::{Inbox, Worker};
 use crate::error::{AppendError, Error, Lost, WaitError};
 use crate::format::{BlockFormat, MAX_RECORD_LEN, record_len};
 use crate::fs::{Fs, RealFs};
@@ -106,7 +106,7 @@ impl Log {
         let (queue, incoming) = crossbeam_channel::unbounded();
         let (hurry, hurried) = crossbeam_channel::bounded(1);
         let shared = Arc::new(Shared::new(&options, recovery.next_seq, hurry));
-        let mut worker = Worker::new(owned_dir, writer, shared.clone(), incoming, hurried, &options, recovery.next_seq);
+        let mut worker = Worker::new(owned_dir, writer, shared.clone(), Inbox { incoming, hurry: hurried }, &options);
         let thread = std::thread::Builder::new()
             .name("fetchwise-log".into())
             .spawn(move || worker.run())

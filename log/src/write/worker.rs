@@ -72,6 +72,12 @@ pub(crate) struct Worker {
     has_older: bool,
 }
 
+/// The ends of the channels that the writer thread receives from.
+pub(crate) struct Inbox {
+    pub(crate) incoming: Receiver<Message>,
+    pub(crate) hurry: Receiver<()>,
+}
+
 #[derive(Clone, Copy)]
 struct Retry {
     at: Instant,
@@ -84,11 +90,10 @@ impl Worker {
         owned_dir: OwnedDir,
         writer: Writer,
         shared: Arc<Shared>,
-        incoming: Receiver<Message>,
-        hurry: Receiver<()>,
+        Inbox { incoming, hurry }: Inbox,
         options: &LogOptions,
-        next_seq: u64,
     ) -> Self {
+        let next_seq = shared.next_seq();
         Self {
             owned_dir,
             writer,

@@ -15,7 +15,7 @@ use fetchwise_log::{Error as LogError, Maintenance, OpenCheck, Progress, RecordR
 
 use crate::journal::entry::Entry;
 use crate::journal::error::JournalError;
-use crate::journal::fold::Fold;
+use crate::journal::fold::{EncodedSnapshot, Fold};
 use crate::journal::maintenance::clock_check::{ClockUse, check, check_own_times};
 use crate::journal::maintenance::disk_usage;
 use crate::journal::maintenance::progress::{Phase, ProgressFn};
@@ -122,16 +122,12 @@ pub fn compact(
     let maintenance = Maintenance::lock(dir)?;
     let writer_active = maintenance.has_writer()?;
     let start = FoldStart::newest(dir)?;
-    let mut covered = SnapshotCoverage::now(dir, &start)?;
+    let covered = SnapshotCoverage::now(dir, &start)?;
     let sealed_seq = sealed_seq(dir)?;
-    let clock_use = match (options.trust_clock, options.keep_bytes) {
-        (false, _) => ClockUse::Check,
-        (true, Some(_)) => ClockUse::Replace,
-        (true, None) => ClockUse::Trust,
-    };
+    let clock_use = options.clock_use();
     let (last, clock) = (start.last_present(), now);
     let now = clock_use.present(now, last);
-    let mut fold = Fold::begin(start, selector, now);
+    let mut fold = Fold::begin(start, selector.learned(), now);
     fold.throttle.clone_from(&options.throttle);
     let cutoff = cutoff(dir, if writer_active { sealed_seq } else { u64::MAX }, options, now)?;
     // Nobody misses what was never there.
@@ -140,10 +136,12 @@ pub fn compact(
     }
     let mut at_seal = None;
     if writer_active && sealed_seq > fold.covers_seq {
-        fold.advance(dir, selector, sealed_seq, now, &mut |progress| on_progress(Phase::Folding, progress))?;
-        at_seal = Some(fold.encoded(selector, now));
+        fold.advance(dir, selector.learned(), sealed_seq, now, &mut |progress| on_progress(Phase::Folding, progress))?;
+        at_seal = Some(fold.encoded(selector.learned(), selector.priors(), now));
     }
-    fold.advance(dir, selector, fetchwise_log::durable_seq(dir)?, now, &mut |done| on_progress(Phase::Folding, done))?;
+    fold.advance(dir, selector.learned(), fetchwise_log::durable_seq(dir)?, now, &mut |done| {
+        on_progress(Phase::Folding, done)
+    })?;
     if !options.trust_clock {
         check_own_times(dir, fold.latest, last, clock)?;
         check(dir, fold.newest, now)?;
@@ -151,28 +149,17 @@ pub fn compact(
     if !writer_active && !options.dry_run {
         begin_segment(dir)?;
         // Opening the journal has rewritten what an earlier writer had not synced before it died. That is on disk now.
-        fold.advance(dir, selector, fetchwise_log::durable_seq(dir)?, now, &mut |_| {})?;
+        fold.advance(dir, selector.learned(), fetchwise_log::durable_seq(dir)?, now, &mut |_| {})?;
     }
     if fold.covers_seq == 0 {
         return Ok(CompactReport { cutoff, ..CompactReport::default() });
     }
-    let at_end = fold.encoded(selector, now);
+    let at_end = fold.encoded(selector.learned(), selector.priors(), now);
     let floor_seq = if writer_active { sealed_seq } else { fold.covers_seq };
     let mut report = CompactReport { cutoff, writer_active, ..CompactReport::default() };
     report.weight.0 = at_end.contents.weight();
     if !options.dry_run {
-        if let Some(snapshot) = at_seal {
-            write(&maintenance, &snapshot)?;
-            covered.push(snapshot.contents.covers_seq);
-        }
-        // Both snapshots must hold what is dropped, and the newest one records the cutoff.
-        loop {
-            (_, report.snapshot_bytes) = write(&maintenance, &at_end)?;
-            covered.push(at_end.contents.covers_seq);
-            if covered.previous >= floor_seq {
-                break;
-            }
-        }
+        report.snapshot_bytes = write_both(&maintenance, at_seal, &at_end, covered, floor_seq)?;
     }
     let written = if options.dry_run { None } else { FoldStart::newest(dir)?.contents };
     report.weight.1 = written.map_or(report.weight.0, |contents| contents.weight());
@@ -186,6 +173,38 @@ pub fn compact(
     )?;
     span.compacted(done.attempts, done.bytes);
     Ok(done)
+}
+
+impl CompactOptions {
+    fn clock_use(&self) -> ClockUse {
+        match (self.trust_clock, self.keep_bytes) {
+            (false, _) => ClockUse::Check,
+            (true, Some(_)) => ClockUse::Replace,
+            (true, None) => ClockUse::Trust,
+        }
+    }
+}
+
+/// Writes the snapshots until both hold every record up to `floor_seq`, and the newest one records the cutoff. Returns
+/// the size of the newest one.
+fn write_both(
+    maintenance: &Maintenance,
+    at_seal: Option<EncodedSnapshot>,
+    at_end: &EncodedSnapshot,
+    mut covered: SnapshotCoverage,
+    floor_seq: u64,
+) -> Result<u64, JournalError> {
+    if let Some(snapshot) = at_seal {
+        write(maintenance, &snapshot)?;
+        covered.push(snapshot.contents.covers_seq);
+    }
+    loop {
+        let (_, bytes) = write(maintenance, at_end)?;
+        covered.push(at_end.contents.covers_seq);
+        if covered.previous >= floor_seq {
+            return Ok(bytes);
+        }
+    }
 }
 
 /// Last records that the two snapshots cover.
@@ -203,6 +222,7 @@ impl SnapshotCoverage {
     }
 
     fn push(&mut self, covers_seq: u64) {
+        debug_assert!(self.current <= covers_seq, "a snapshot covers less than the one before");
         *self = Self { current: covers_seq, previous: self.current };
     }
 }

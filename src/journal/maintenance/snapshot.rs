@@ -84,14 +84,14 @@ pub fn snapshot_with(
     let clock_use = if options.trust_clock { ClockUse::Trust } else { ClockUse::Check };
     let present = clock_use.present(now, last);
     let known = start.contents.as_ref().map(|contents| contents.meta());
-    let mut fold = Fold::begin(start, selector, present);
+    let mut fold = Fold::begin(start, selector.learned(), present);
     if options.await_seq > 0 {
         maintenance.await_durable(options.await_seq)?;
     }
     // Without a number to wait for, the next snapshot covers records that a live writer has not synced yet.
     let upto = fetchwise_log::durable_seq(dir)?;
-    fold.advance(dir, selector, upto, present, &mut |progress| on_progress(Phase::Folding, progress))?;
-    let encoded = fold.encoded(selector, present);
+    fold.advance(dir, selector.learned(), upto, present, &mut |progress| on_progress(Phase::Folding, progress))?;
+    let encoded = fold.encoded(selector.learned(), selector.priors(), present);
     let meta = encoded.contents.meta();
     let is_same =
         known.is_some_and(|known| known.covers_seq == meta.covers_seq && known.config_hash == meta.config_hash);

@@ -11,6 +11,8 @@ use std::path::Path;
 
 use fetchwise_log::{RepairOptions, RepairReport, VerifyReport};
 
+use crate::evidence::Learned;
+use crate::evidence::decay::Decay;
 use crate::journal::error::JournalError;
 use crate::journal::fold::Fold;
 use crate::journal::maintenance::progress::{Phase, ProgressFn};
@@ -18,7 +20,8 @@ use crate::journal::read::pass;
 use crate::journal::recovery_point::FoldStart;
 use crate::journal::schema;
 use crate::journal::snapshot::check;
-use crate::selector::Selector;
+use fetchwise_types::heuristic::files::FileSuffixes;
+use fetchwise_types::registry::Registry;
 
 /// Report of a verification.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -93,11 +96,13 @@ fn refold(dir: &Path, floor_seq: u64, on_progress: ProgressFn<'_>) -> Result<Ref
         _ => return Ok(RefoldReport::NoBase),
     };
     let days = decay.half_life().as_secs_f64() / 86_400.0;
-    let builder = Selector::builder().without_pace().half_life_days(days).around(decay.landmark()).no_priors();
-    let Ok(selector) = builder.build() else { return Ok(RefoldReport::NoBase) };
-    let mut fold = Fold::begin(base, &selector, stored.now);
-    fold.advance(dir, &selector, stored.covers_seq, stored.now, &mut |progress| on_progress(Phase::Folding, progress))?;
-    let folded = fold.contents(&selector, stored.now);
+    let (Ok(decay), Ok(registry)) = (Decay::new(days, decay.landmark()), Registry::new(Vec::new())) else {
+        return Ok(RefoldReport::NoBase);
+    };
+    let learned = Learned::new(decay, None, FileSuffixes::default(), false, registry);
+    let mut fold = Fold::begin(base, &learned, stored.now);
+    fold.advance(dir, &learned, stored.covers_seq, stored.now, &mut |progress| on_progress(Phase::Folding, progress))?;
+    let folded = fold.contents(&learned, &[], stored.now);
     let what = if let Some((key, what)) = stored.image.difference(&folded.image) {
         format!("key {key:016x}: {what}")
     } else if stored.links != folded.links {

@@ -884,10 +884,13 @@ fn complete_short_pages_of_a_host_outlive_the_process() {
     let world = World::new();
     assert!(world.run("/a", &[short(1), short(1)]).1.is_delivered());
     let next = World::new();
-    let shared = next.selector.empty_shared_evidence();
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = crate::journal::Journal::open(dir.path(), crate::journal::JournalOptions::default()).unwrap();
     for attempt in world.attempts() {
-        next.selector.observe_apart(&shared, &attempt);
+        journal.append_attempt(&attempt).unwrap();
     }
+    journal.close().unwrap();
+    crate::journal::load(dir.path(), &next.selector, BEGIN).unwrap();
     let (asked, end) = next.run("/b", &[short(2)]);
     assert_eq!((asked, end.is_delivered()), (vec!["direct_access".to_owned()], true));
 }

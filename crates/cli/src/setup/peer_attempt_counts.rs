@@ -76,12 +76,13 @@ pub(crate) fn read(
     settings: &Settings,
     mut show: impl FnMut(&RemoteAttempt<'_>),
 ) -> Result<Option<PeerEvidence>, Failure> {
-    use fetchwise::selector::replication::Replication as _;
     let rest = settings.empty_selector()?;
-    let shown = fetchwise_fleet::peer_store::scan_attempts(dir, Some(&rest), |_, fact| show(fact));
+    let shown = fetchwise_fleet::peer_store::scan_attempts(dir, Some(rest.learned()), |_, fact| show(fact));
     let shown = shown.map_err(|error| Failure::failed(crate::terminal::output::plain(&error.to_string())))?;
-    Ok(shown
-        .map(|shown| PeerEvidence { nodes: shown.folded, share: rest.evidence_snapshot(settings.clock.now(), 0.0) }))
+    Ok(shown.map(|shown| PeerEvidence {
+        nodes: shown.folded,
+        share: rest.learned().evidence_snapshot(settings.clock.now(), 0.0),
+    }))
 }
 
 /// Returns none, and warns if there are peers: this build does not read them.

@@ -7,14 +7,13 @@
 //!
 //! Must not know: brokers.
 
-use fetchwise::selector::replication::Replication;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use fetchwise::evidence::{EvidenceSnapshot, RemoteAttempt};
+use fetchwise::evidence::{EvidenceSnapshot, Learned, RemoteAttempt};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_log::{CompactOptions, Maintenance, Reader, Section, SnapshotMeta};
@@ -26,7 +25,7 @@ use crate::model::evidence_snapshot::{SnapshotHead, pack};
 use crate::model::node_id::NodeId;
 use crate::model::peer_state::{HeldGlobalSnapshot, PeerState, PeerStates};
 use crate::model::position_set::Intervals;
-use crate::peer_store::fold_visitors::{SelectorSink, SeparateEvidence};
+use crate::peer_store::fold_visitors::{LiveEvidence, SeparateEvidence};
 use crate::peer_store::record::{FINGERPRINT, PeerEvent, general_bytes};
 
 /// Entries with less decayed weight than this have faded.
@@ -34,7 +33,7 @@ const FADED: f64 = 0.01;
 
 /// A visitor that folds the evidence of each node separately.
 struct NodesFold<'s> {
-    like: &'s Selector,
+    like: &'s Learned,
     all: HashMap<NodeId, SeparateEvidence>,
     /// Nodes whose evidence is mixed already: it is folded under the first of them.
     mixed: Vec<NodeId>,
@@ -46,10 +45,10 @@ impl NodesFold<'_> {
         let node_id = if self.mixed.contains(&node_id) { self.mixed[0] } else { node_id };
         if !self.all.contains_key(&node_id) {
             match self.like.empty_copy() {
-                Ok(selector) => {
+                Ok(learned) => {
                     drop(self.all.insert(
                         node_id,
-                        SeparateEvidence { selector, newest: Timestamp::default(), with_general: false },
+                        SeparateEvidence { learned, newest: Timestamp::default(), with_general: false },
                     ))
                 }
                 Err(error) => self.failed = Some(error.to_string()),
@@ -121,7 +120,7 @@ impl EvidenceSection {
     /// With `is_closed`, nothing is left once all evidence has faded. Otherwise the counts that all domains share are
     /// kept, however small they are.
     fn new(of: Vec<NodeId>, apart: SeparateEvidence, as_of: Timestamp, is_closed: bool) -> std::io::Result<Self> {
-        let share = apart.selector.evidence_snapshot(as_of, FADED);
+        let share = apart.learned.evidence_snapshot(as_of, FADED);
         let is_empty = share.keys() == 0 || is_closed && share.has_faded(FADED);
         let packed = if is_empty { Bytes::new() } else { pack(&SnapshotHead::default(), &share)? };
         Ok(Self { of, apart, packed })
@@ -150,7 +149,7 @@ impl PeerSnapshotter {
         if restarts_any(&self.dir, before, &mixed)? {
             mixed.clear();
         }
-        let mut folded = NodesFold { like: &self.selector, all: HashMap::new(), mixed, failed: None };
+        let mut folded = NodesFold { like: self.selector.learned(), all: HashMap::new(), mixed, failed: None };
         let (mut states, covers) = fold(&self.dir, &self.own, None, upto, &mut folded)?;
         if let Some(error) = folded.failed {
             return Err(FleetError::Selector(error));
@@ -215,7 +214,7 @@ impl PeerSnapshotter {
         while images.len() > 1 && total(&images) > self.max_snapshot_bytes {
             let (first, mut second) = (images.remove(0), images.remove(0));
             let newest = first.apart.newest.max(second.apart.newest);
-            second.apart.selector.add_snapshot(&first.apart.selector.evidence_snapshot(newest, 0.0));
+            second.apart.learned.add_snapshot(&first.apart.learned.evidence_snapshot(newest, 0.0));
             second.apart.newest = newest;
             let of = first.of.into_iter().chain(second.of).collect();
             images.insert(0, EvidenceSection::new(of, second.apart, newest, false).map_err(failed)?);
@@ -280,7 +279,8 @@ fn number_of(name: &str) -> Option<u64> {
 pub fn load_peers(data: &Path, selector: &Selector) -> Result<usize, FleetError> {
     let (dir, state) = (data.join(FOLDER), crate::peer_store::own_state_file::NodeState::load(data)?);
     let Some(state) = state.filter(|_| dir.is_dir()) else { return Ok(0) };
-    let (states, _) = fold(&dir, &(state.node_id, state.own()), None, u64::MAX, &mut SelectorSink { selector })?;
+    let (states, _) =
+        fold(&dir, &(state.node_id, state.own()), None, u64::MAX, &mut LiveEvidence { learned: selector.learned() })?;
     Ok(states.peers.values().filter(|peer| !peer.seen.is_empty()).count() + states.global_snapshots.len())
 }
 
@@ -288,7 +288,7 @@ pub fn load_peers(data: &Path, selector: &Selector) -> Result<usize, FleetError>
 pub(crate) fn with_own_past(
     data: &Path,
     state: &crate::peer_store::own_state_file::NodeState,
-    like: &Selector,
+    like: &Learned,
     own: EvidenceSnapshot,
     covers: &mut BTreeMap<u32, Intervals>,
 ) -> Result<EvidenceSnapshot, FleetError> {
@@ -296,14 +296,14 @@ pub(crate) fn with_own_past(
     if state.forks.len() < 2 || !dir.is_dir() {
         return Ok(own);
     }
-    let selector = like.empty_copy().map_err(|error| FleetError::Selector(error.to_string()))?;
-    selector.add_snapshot(&own);
-    let mut apart = SeparateEvidence { selector, newest: own.as_of(), with_general: false };
+    let learned = like.empty_copy().map_err(|error| FleetError::Selector(error.to_string()))?;
+    learned.add_snapshot(&own);
+    let mut apart = SeparateEvidence { learned, newest: own.as_of(), with_general: false };
     let (states, _) = fold(&dir, &(state.node_id, state.own()), Some(&[state.node_id]), u64::MAX, &mut apart)?;
     if let Some(peer) = states.peers.get(&state.node_id) {
         for (epoch, seen) in &peer.seen {
             covers.entry(*epoch).or_default().extend(seen);
         }
     }
-    Ok(apart.selector.evidence_snapshot(apart.newest, FADED))
+    Ok(apart.learned.evidence_snapshot(apart.newest, FADED))
 }

@@ -1,32 +1,30 @@
 //! Visitors of a fold: they pass evidence to a selector, to a separate evidence table, or to a list.
 
 use fetchwise::attempt::Hint;
-use fetchwise::evidence::{EvidenceSnapshot, RemoteAttempt};
-use fetchwise::selector::Selector;
-use fetchwise::selector::replication::Replication;
+use fetchwise::evidence::{EvidenceSnapshot, Learned, RemoteAttempt};
 use fetchwise::time::Timestamp;
 
 use super::fold::FoldVisitor;
 use crate::model::node_id::NodeId;
 
-/// A visitor that teaches a selector.
-pub(super) struct SelectorSink<'s> {
-    pub(super) selector: &'s Selector,
+/// A visitor that adds to what a selector has learned.
+pub(super) struct LiveEvidence<'s> {
+    pub(super) learned: &'s Learned,
 }
 
-impl FoldVisitor for SelectorSink<'_> {
+impl FoldVisitor for LiveEvidence<'_> {
     fn visit_snapshot(&mut self, _: &[NodeId], share: &EvidenceSnapshot) {
-        self.selector.add_snapshot(share);
+        self.learned.add_snapshot(share);
     }
 
     fn visit_attempt(&mut self, _: NodeId, fact: &RemoteAttempt<'_>) {
-        self.selector.receive_attempt(fact);
+        self.learned.receive_attempt(fact);
     }
 }
 
 /// A visitor that folds the evidence of one node separately.
 pub(super) struct SeparateEvidence {
-    pub(super) selector: Selector,
+    pub(super) learned: Learned,
     pub(super) newest: Timestamp,
     pub(super) with_general: bool,
 }
@@ -34,12 +32,12 @@ pub(super) struct SeparateEvidence {
 impl FoldVisitor for SeparateEvidence {
     fn visit_snapshot(&mut self, _: &[NodeId], share: &EvidenceSnapshot) {
         self.newest = self.newest.max(share.as_of());
-        self.selector.add_snapshot(share);
+        self.learned.add_snapshot(share);
     }
 
     fn visit_attempt(&mut self, _: NodeId, fact: &RemoteAttempt<'_>) {
         self.newest = self.newest.max(fact.at);
-        self.selector.receive_attempt(fact);
+        self.learned.receive_attempt(fact);
     }
 
     fn visit_global(&mut self, node_id: NodeId, share: &EvidenceSnapshot) {

@@ -6,7 +6,6 @@
 
 use bytes::Bytes;
 use fetchwise::evidence::EvidenceSnapshot;
-use fetchwise::selector::replication::Replication;
 use fetchwise::time::Timestamp;
 
 use super::store::PeerStore;
@@ -34,9 +33,9 @@ impl PeerStore {
         self.append(&PeerEvent::GlobalSnapshot { node_id, at, body }, at)?;
         failpoints::reached(failpoints::APPENDED);
         // Added before the old one is retracted, so that the evidence is never lower than it should be.
-        self.selector.add_snapshot(share);
+        self.selector.learned().add_snapshot(share);
         if let Some(before) = before {
-            self.selector.retract_snapshot(&before);
+            self.selector.learned().retract_snapshot(&before);
         }
         self.states.set_global_snapshot(node_id, HeldGlobalSnapshot::new(head, at, body.clone()));
         failpoints::reached(failpoints::LEARNED);

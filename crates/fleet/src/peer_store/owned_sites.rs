@@ -4,7 +4,6 @@
 
 use bytes::Bytes;
 use fetchwise::evidence::EvidenceSnapshot;
-use fetchwise::selector::replication::Replication;
 use fetchwise::time::Timestamp;
 
 use super::store::PeerStore;
@@ -24,10 +23,10 @@ pub(crate) fn part_of(
     now: Timestamp,
     mine: impl Fn(u64) -> bool,
 ) -> Result<(SnapshotHead, EvidenceSnapshot), FleetError> {
-    let folded = peers.selector.empty_copy().map_err(|error| FleetError::Selector(error.to_string()))?;
+    let folded = peers.selector.learned().empty_copy().map_err(|error| FleetError::Selector(error.to_string()))?;
     folded.add_snapshot(&share.of_sites(&mine));
     let (mut newest, states) = (share.as_of(), &peers.states);
-    head.half_life_ms = peers.selector.half_life_ms();
+    head.half_life_ms = peers.selector.learned().half_life_ms();
     // The domain of a link does not tell its site.
     head.links.clear();
     for batch in said.iter().filter_map(|body| Batch::decode(body).ok()) {

@@ -2,12 +2,10 @@
 //!
 //! Must not know: what is counted.
 
-use fetchwise::selector::replication::Replication;
 use std::collections::HashSet;
 use std::path::Path;
 
-use fetchwise::evidence::{EvidenceSnapshot, RemoteAttempt};
-use fetchwise::selector::Selector;
+use fetchwise::evidence::{EvidenceSnapshot, Learned, RemoteAttempt};
 
 use super::fold::{FOLDER, FoldVisitor, fold};
 use crate::error::FleetError;
@@ -26,7 +24,7 @@ pub struct ScanReport {
 
 struct ScanVisitor<'s, F> {
     show: F,
-    rest: Option<&'s Selector>,
+    rest: Option<&'s Learned>,
     facts: u64,
     folded: HashSet<NodeId>,
 }
@@ -56,7 +54,7 @@ impl<F: FnMut(NodeId, &RemoteAttempt<'_>)> FoldVisitor for ScanVisitor<'_, F> {
 /// When `peers/` cannot be read.
 pub fn scan_attempts(
     data: &Path,
-    rest: Option<&Selector>,
+    rest: Option<&Learned>,
     show: impl FnMut(NodeId, &RemoteAttempt<'_>),
 ) -> Result<Option<ScanReport>, FleetError> {
     let (dir, state) = (data.join(FOLDER), NodeState::load(data)?);

@@ -6,7 +6,6 @@
 //!
 //! Must not know: brokers.
 
-use fetchwise::selector::replication::Replication;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +27,7 @@ use crate::model::node_id::NodeId;
 use crate::model::peer_state::{MessageCounts, PeerStates};
 use crate::model::position_set::Intervals;
 use crate::peer_store::background_snapshot::{MixGate, PeerSnapshotter, hold};
-use crate::peer_store::fold_visitors::{DomainAttempts, OwnedAttempt, SelectorSink, SeparateEvidence};
+use crate::peer_store::fold_visitors::{DomainAttempts, LiveEvidence, OwnedAttempt, SeparateEvidence};
 use crate::peer_store::record::{AppliedSnapshot, FINGERPRINT, PeerEvent, SCHEMA};
 use crate::transport::Position;
 
@@ -71,7 +70,7 @@ impl PeerStore {
     ) -> Result<Self, FleetError> {
         let dir = data.join(FOLDER);
         let (log, recovery) = open(&dir)?;
-        let (states, last) = fold(&dir, &own, None, u64::MAX, &mut SelectorSink { selector: &selector })?;
+        let (states, last) = fold(&dir, &own, None, u64::MAX, &mut LiveEvidence { learned: selector.learned() })?;
         let covers = fetchwise_log::load_snapshot(&dir)?.snapshot.map_or(0, |found| found.meta().covers_seq);
         let behind = (last.saturating_sub(covers), 0);
         let shares = recovery.next_seq;
@@ -113,11 +112,11 @@ impl PeerStore {
         failpoints::reached(failpoints::APPENDED);
         let changed = self.states.apply_links(node_id, batch, at);
         self.pass_link_states(&changed);
-        let (selector, counts_late_as_new) = (&self.selector, self.counts_late_as_new);
+        let (learned, counts_late_as_new) = (self.selector.learned(), self.counts_late_as_new);
         let counted = self.states.apply_message(node_id, batch, at, |fact| match (counts_late_as_new, is_doubted) {
-            (true, _) => selector.receive_attempt_in_order(fact),
-            (false, true) => selector.receive_attempt_low_priority(fact),
-            (false, false) => selector.receive_attempt(fact),
+            (true, _) => learned.receive_attempt_in_order(fact),
+            (false, true) => learned.receive_attempt_low_priority(fact),
+            (false, false) => learned.receive_attempt(fact),
         });
         self.states.cursor = position;
         failpoints::reached(failpoints::LEARNED);
@@ -177,15 +176,15 @@ impl PeerStore {
     /// Folds everything that counts of some nodes separately; `with_general` includes global snapshots. Blocks.
     fn fold_evidence(&self, of: &[NodeId], with_general: bool) -> Result<EvidenceSnapshot, FleetError> {
         let _ = self.log.flush().wait();
-        let blank = self.selector.empty_copy().map_err(|error| FleetError::Selector(error.to_string()))?;
-        let mut apart = SeparateEvidence { selector: blank, newest: Timestamp::default(), with_general };
+        let blank = self.selector.learned().empty_copy().map_err(|error| FleetError::Selector(error.to_string()))?;
+        let mut apart = SeparateEvidence { learned: blank, newest: Timestamp::default(), with_general };
         fold(&self.dir, &self.own, Some(of), u64::MAX, &mut apart)?;
-        Ok(apart.selector.evidence_snapshot(apart.newest, 0.0))
+        Ok(apart.learned.evidence_snapshot(apart.newest, 0.0))
     }
 
     /// Marks the keys that a node has brought for early eviction, unless its evidence is mixed. Blocks.
     pub(crate) fn mark_keys(&mut self, node_id: NodeId) -> Result<(), FleetError> {
-        self.fold_evidence(&[node_id], true).map(|evidence| self.selector.mark_low_priority(&evidence))
+        self.fold_evidence(&[node_id], true).map(|evidence| self.selector.learned().mark_low_priority(&evidence))
     }
 
     /// If a node's evidence is mixed with that of others, retracts the evidence of all of them. It is fetched again
@@ -198,7 +197,7 @@ impl PeerStore {
         }
         let evidence = self.fold_evidence(&group, false)?;
         self.append(&PeerEvent::Dissolve(group.clone()), now)?;
-        self.selector.retract_snapshot(&evidence);
+        self.selector.learned().retract_snapshot(&evidence);
         self.states.dissolve(&group);
         self.dissolved = Some(covers);
         let begin = Position { seq: 0, ..self.states.cursor };
@@ -214,7 +213,7 @@ impl PeerStore {
         let begins_anew = self.dissolve(node_id, now)?;
         let evidence = self.fold_evidence(&[node_id], true)?;
         self.append(&PeerEvent::Exclude(node_id), now)?;
-        self.selector.retract_snapshot(&evidence);
+        self.selector.learned().retract_snapshot(&evidence);
         let links = self.states.links.drop_node(node_id);
         self.states.exclude(node_id);
         self.pass_link_states(&links);
@@ -301,11 +300,11 @@ impl PeerStore {
         self.append(&PeerEvent::Snapshot(taken), now)?;
         failpoints::reached(failpoints::SHARE_RECORD);
         if let Some(evidence) = evidence {
-            self.selector.retract_snapshot(&evidence);
+            self.selector.learned().retract_snapshot(&evidence);
         }
         let mut share = share.clone();
         let is_stale = fold::without_forgotten(&self.states, head, &mut share);
-        self.selector.add_snapshot(&share);
+        self.selector.learned().add_snapshot(&share);
         self.states.apply_snapshot(node_id, &covers, (epoch, base), is_stale, now);
         self.states.set_partial(node_id, is_part);
         let links = self.states.links.apply_stored((node_id, now), &head.links, &self.states.forgotten);
@@ -363,7 +362,7 @@ impl PeerStore {
             self.states.peers.entry(node_id).or_default().is_stale = true;
         }
         self.selector.forget_domain(domain);
-        counted.iter().for_each(|fact| fact.with(|fact| self.selector.retract_attempt(fact, false)));
+        counted.iter().for_each(|fact| fact.with(|fact| self.selector.learned().retract_attempt(fact, false)));
         Ok(true)
     }
 

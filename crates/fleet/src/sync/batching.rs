@@ -7,8 +7,8 @@
 //! Must not know: who sends the messages.
 
 use bytes::Bytes;
+use fetchwise::evidence::Learned;
 use fetchwise::journal::replication::{PositionContent, Tombstones, read_positions};
-use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 
 use crate::error::FleetError;
@@ -33,7 +33,7 @@ pub(crate) struct BuiltMessages {
 #[allow(clippy::too_many_arguments, reason = "the values of a publisher's turn, passed to a thread")]
 pub(crate) fn build_messages(
     dir: &std::path::Path,
-    selector: &Selector,
+    learned: &Learned,
     stones: &mut Tombstones,
     (fork, egress): (LogEpoch, &str),
     range: (u64, u64),
@@ -46,7 +46,7 @@ pub(crate) fn build_messages(
     let mut builder = new(range.0);
     let mut failed = None;
     let mut is_full = false;
-    read_positions(dir, range, selector, stones, |seq, place| {
+    read_positions(dir, range, learned, stones, |seq, place| {
         if is_full || made.gone || failed.is_some() {
             return;
         }

@@ -7,12 +7,12 @@
 //!
 //! Must not know: what was received from peers.
 
-use fetchwise::selector::replication::Replication;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fetchwise::evidence::Learned;
 use fetchwise::journal::replication::{PositionContent, Tombstones, fold, read_positions};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
@@ -41,7 +41,7 @@ pub(crate) struct NodeContext<'a> {
 
 /// The evidence that was folded so far.
 struct FoldedEvidence {
-    selector: Selector,
+    learned: Learned,
     upto: u64,
     newest: Timestamp,
     /// The positions of lost epochs that were folded from `peers/`.
@@ -194,9 +194,9 @@ impl GlobalJob {
         let mut covers = self.state.own();
         covers.insert(fork.epoch, Intervals::of(fork.base + 1, folded.upto));
         folded.past.iter().for_each(|(epoch, seen)| covers.entry(*epoch).or_default().extend(seen));
-        let (epoch, base, half_life_ms) = (fork.epoch, fork.base, self.like.half_life_ms());
+        let (epoch, base, half_life_ms) = (fork.epoch, fork.base, self.like.learned().half_life_ms());
         let head = SnapshotHead { epoch, base, covers, half_life_ms, ..SnapshotHead::default() };
-        let share = folded.selector.evidence_snapshot(folded.newest.min(self.latest), FADED);
+        let share = folded.learned.evidence_snapshot(folded.newest.min(self.latest), FADED);
         let bytes = pack(&head, &share).map_err(|error| FleetError::io(&self.dir, error))?;
         Ok((epoch, folded.upto, bytes))
     }
@@ -207,21 +207,23 @@ impl GlobalJob {
         if folded.upto >= upto {
             return Ok(true);
         }
-        let (mut is_whole, selector, mut newest) = (true, &folded.selector, folded.newest);
-        read_positions(&self.dir, (folded.upto + 1, upto), &self.like, &mut folded.stones, |seq, place| match place {
-            PositionContent::RemoteAttempt(fact, _) if !self.state.withheld.contains(seq) => {
-                newest = newest.max(fact.at);
-                selector.receive_global_part(&fact);
+        let (mut is_whole, learned, mut newest) = (true, &folded.learned, folded.newest);
+        read_positions(&self.dir, (folded.upto + 1, upto), self.like.learned(), &mut folded.stones, |seq, place| {
+            match place {
+                PositionContent::RemoteAttempt(fact, _) if !self.state.withheld.contains(seq) => {
+                    newest = newest.max(fact.at);
+                    learned.receive_global_part(&fact);
+                }
+                PositionContent::RemoteAttempt(..) | PositionContent::Link(_) | PositionContent::Nothing => {}
+                PositionContent::ForgottenDomain(..) | PositionContent::Gone => is_whole = false,
             }
-            PositionContent::RemoteAttempt(..) | PositionContent::Link(_) | PositionContent::Nothing => {}
-            PositionContent::ForgottenDomain(..) | PositionContent::Gone => is_whole = false,
         })?;
         (folded.newest, folded.upto) = (newest, upto);
         Ok(is_whole)
     }
 
-    fn blank(&self) -> Result<Selector, FleetError> {
-        self.like.empty_copy().map_err(|error| FleetError::Selector(error.to_string()))
+    fn blank(&self) -> Result<Learned, FleetError> {
+        self.like.learned().empty_copy().map_err(|error| FleetError::Selector(error.to_string()))
     }
 
     /// Folds the whole log.
@@ -232,11 +234,11 @@ impl GlobalJob {
         let folded = fold(&self.dir, &self.blank()?, upto, leaves_out, self.latest)?;
         let (upto, mut past) = (folded.upto, BTreeMap::new());
         let share = with_own_past(&self.dir, &self.state, &self.blank()?, folded.share, &mut past)?;
-        let selector = self.blank()?;
-        selector.add_snapshot(&share.global_part());
+        let learned = self.blank()?;
+        learned.add_snapshot(&share.global_part());
         let (newest, forgot) = (share.as_of(), self.forgot.clone());
         Ok(FoldedEvidence {
-            selector,
+            learned,
             upto,
             newest,
             past,

@@ -4,14 +4,13 @@
 //!
 //! Must not know: when one is due.
 
-use fetchwise::selector::replication::Replication;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fetchwise::evidence::Learned;
 use fetchwise::journal::replication::fold;
-use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 
 use crate::error::FleetError;
@@ -27,8 +26,8 @@ use crate::transport::{StreamBounds, Transport, TransportError};
 pub(crate) struct SnapshotJob {
     pub(crate) dir: PathBuf,
     pub(crate) state: NodeState,
-    /// A new selector, which is consumed.
-    pub(crate) blank: Selector,
+    /// Evidence of nothing yet, which is consumed.
+    pub(crate) blank: Learned,
     /// The last position of the snapshot.
     pub(crate) upto: u64,
     pub(crate) bounds: StreamBounds,

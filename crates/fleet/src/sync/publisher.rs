@@ -8,7 +8,6 @@
 //!
 //! Must not know: what was received from peers.
 
-use fetchwise::selector::replication::Replication;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -309,9 +308,10 @@ impl Publisher {
         let top = if fork == self.state.log_epoch() { self.state.reserved } else { 0 };
         let egress = self.options.egress_group.clone();
         let work = move || {
-            let made = build_messages(&dir, &selector, &mut stones, (fork, &egress), range, most, top, |seq, at| {
-                withheld.contains(seq) || latest.is_some_and(|latest| at > latest)
-            });
+            let made =
+                build_messages(&dir, selector.learned(), &mut stones, (fork, &egress), range, most, top, |seq, at| {
+                    withheld.contains(seq) || latest.is_some_and(|latest| at > latest)
+                });
             (stones, made)
         };
         let (stones, made) = run_blocking(work).await?;
@@ -411,7 +411,7 @@ impl Publisher {
             let found = run_blocking(move || {
                 let mut found = Intervals::default();
                 let mut stones = Tombstones::default();
-                let read = read_positions(&dir, range, &selector, &mut stones, |seq, place| {
+                let read = read_positions(&dir, range, selector.learned(), &mut stones, |seq, place| {
                     if matches!(place, PositionContent::RemoteAttempt(fact, _) if fact.at > latest) {
                         found.insert(seq, seq);
                     }
@@ -423,7 +423,7 @@ impl Publisher {
         // From here on the fleet may know positions up to this one.
         self.state.reserved = self.state.reserved.max(upto);
         self.save()?;
-        let blank = self.selector.empty_copy().map_err(|error| FleetError::Selector(error.to_string()))?;
+        let blank = self.selector.learned().empty_copy().map_err(|error| FleetError::Selector(error.to_string()))?;
         let (dir, state, forgot) = (self.dir.clone(), self.state.clone(), self.forgot.clone());
         // Smaller differences are within the accuracy of the comparison.
         let ahead = self.clock_ahead_ms.filter(|ms| *ms > 1000).map_or(0, i64::unsigned_abs);
@@ -508,7 +508,7 @@ impl Publisher {
             share: self.state.share,
             version: self.options.version.clone(),
             scope: self.options.scope.name().into(),
-            half_life_ms: self.selector.half_life_ms(),
+            half_life_ms: self.selector.learned().half_life_ms(),
             egress: self.options.egress_group.clone(),
             clock_ahead_ms: self.clock_ahead_ms.unwrap_or(0),
             holder: holder.to_owned(),

@@ -1,7 +1,6 @@
 //! Hostile input from a malicious node or a bad disk: nothing panics, and nothing takes more memory than allowed. A
 //! fuzzer goes further (`fuzz/fuzz_targets/fleet_decode.rs`); these tests run everywhere.
 
-use fetchwise::selector::replication::Replication;
 use std::time::Duration;
 
 use crate::common::{NOW, TestRng, attempt};
@@ -88,7 +87,7 @@ fn changed_messages_are_refused_or_learned_from_without_a_panic() {
         body.extend_from_slice(&frame);
         if let Ok(batch) = Batch::decode(&body) {
             read += 1;
-            batch.each(|_, fact, _| selector.receive_attempt(fact));
+            batch.each(|_, fact, _| selector.learned().receive_attempt(fact));
             for link in states.apply_links(NodeId::from_bytes([(round % 7) as u8; 16]), &batch, NOW) {
                 let told = states.links.state(link, batch.egress());
                 let longest = NOW.saturating_add(Duration::from_secs(86_400));
@@ -110,7 +109,7 @@ fn changed_snapshots_are_refused_or_applied_without_a_panic() {
     }
     let rows = r#"[[7,"site0.example","eu",1800000000000,1800000600000,2,1,4,9],[8,"site1.example","",1800000000000,null,0,0,1,10]]"#;
     let head = SnapshotHead { links: serde_json::from_str(rows).unwrap(), ..SnapshotHead::default() };
-    let packed = pack(&head, &own.evidence_snapshot(NOW, 0.0)).unwrap();
+    let packed = pack(&head, &own.learned().evidence_snapshot(NOW, 0.0)).unwrap();
     assert_eq!(unpack(&packed).unwrap().0, head);
     let head_len = u32::from_le_bytes(packed[8..12].try_into().unwrap()) as usize;
     let raw_len = u64::from_le_bytes(packed[12..20].try_into().unwrap()) as usize;
@@ -128,8 +127,8 @@ fn changed_snapshots_are_refused_or_applied_without_a_panic() {
         if let Ok((_, mut share)) = unpack(&bytes) {
             read += 1;
             share.forget_domain("site0.example");
-            selector.add_snapshot(&share);
-            selector.retract_snapshot(&share);
+            selector.learned().add_snapshot(&share);
+            selector.learned().retract_snapshot(&share);
             let _ = share.weight();
         }
     }
@@ -146,10 +145,10 @@ fn changed_global_snapshots_are_refused_or_applied_without_a_panic() {
     for n in 0..60 {
         own.observe(&attempt(&mut rng, 5, n * 1000));
     }
-    let half_life_ms = own.half_life_ms();
+    let half_life_ms = own.learned().half_life_ms();
     let covers = [(1, Intervals::of(1, 60))].into();
     let head = SnapshotHead { epoch: 1, covers, half_life_ms, ..SnapshotHead::default() };
-    let packed = global_evidence::pack(&head, &own.evidence_snapshot(NOW, 0.0)).unwrap();
+    let packed = global_evidence::pack(&head, &own.learned().evidence_snapshot(NOW, 0.0)).unwrap();
     let head_len = u32::from_le_bytes(packed[8..12].try_into().unwrap()) as usize;
     let raw_len = u64::from_le_bytes(packed[12..20].try_into().unwrap()) as usize;
     let raw = zstd::bulk::decompress(&packed[20 + head_len..packed.len() - 4], raw_len).unwrap();
@@ -170,10 +169,17 @@ fn changed_global_snapshots_are_refused_or_applied_without_a_panic() {
         if let Ok((_, share)) = global_evidence::unpack(&bytes, half_life_ms, at) {
             read += 1;
             assert!(share.is_global());
-            selector.add_snapshot(&share);
+            selector.learned().add_snapshot(&share);
             // Whatever durations and blocks it claims, it cannot claim more attempts than its positions.
-            assert!(selector.evidence_snapshot(at, 0.0).fetcher_totals().iter().all(|totals| totals.total <= 61.0));
-            selector.retract_snapshot(&share);
+            assert!(
+                selector
+                    .learned()
+                    .evidence_snapshot(at, 0.0)
+                    .fetcher_totals()
+                    .iter()
+                    .all(|totals| totals.total <= 61.0)
+            );
+            selector.learned().retract_snapshot(&share);
         }
     }
     assert!(read > 50, "none decoded, so nothing was tested: {read}");

@@ -3,7 +3,6 @@
 //!
 //! `cargo test --release -p fetchwise-fleet --test fleet measurements:: -- --ignored --nocapture`
 
-use fetchwise::selector::replication::Replication;
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -165,7 +164,7 @@ fn attempts_per_second() {
     }
     let decoded = begun.elapsed();
     for body in &all {
-        Batch::decode(body).unwrap().each(|_, fact, _| selector.receive_attempt(fact));
+        Batch::decode(body).unwrap().each(|_, fact, _| selector.learned().receive_attempt(fact));
     }
     let learned = begun.elapsed() - decoded;
     let rate = |time: std::time::Duration| f64::from(facts) / time.as_secs_f64() / 1000.0;
@@ -208,7 +207,7 @@ async fn reading_a_log_that_is_being_written() {
             let look = |stones: &mut Tombstones, from: u64| {
                 stones.none_from(1);
                 let (begun, mut seen) = (Instant::now(), 0);
-                read_positions(dir.path(), (from, upto), &selector, stones, |_, _| seen += 1).unwrap();
+                read_positions(dir.path(), (from, upto), selector.learned(), stones, |_, _| seen += 1).unwrap();
                 assert_eq!(seen, upto - from + 1);
                 begun.elapsed().as_secs_f64() * 1000.0
             };
@@ -250,9 +249,9 @@ fn seeds() {
     }
     let selector = Selector::builder().around(NOW).build().unwrap();
     for body in messages(20, 1) {
-        Batch::decode(&body).unwrap().each(|_, fact, _| selector.receive_attempt(fact));
+        Batch::decode(&body).unwrap().each(|_, fact, _| selector.learned().receive_attempt(fact));
     }
-    let packed = pack(&SnapshotHead::default(), &selector.evidence_snapshot(NOW, 0.0)).unwrap();
+    let packed = pack(&SnapshotHead::default(), &selector.learned().evidence_snapshot(NOW, 0.0)).unwrap();
     write("share", 2, &packed[..packed.len() - 4]);
     let mut state = NodeState::new(NodeId::from_bytes([3; 16]));
     state.begin_epoch(1, 40);

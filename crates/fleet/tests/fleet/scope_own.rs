@@ -1,7 +1,6 @@
 //! Scope `own`: each node has its own sites, and the global evidence of the others, as if it had seen all attempts
 //! itself.
 
-use fetchwise::selector::replication::Replication;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -57,12 +56,12 @@ fn expected(own: &Path, others: &[&Path], clock: &Arc<Clock>, counts: impl Fn(&A
         journal::replay(dir, |_, entry| match entry {
             Entry::Attempt(attempt) if !counts(&attempt) => {}
             Entry::Attempt(attempt) if dir == own => oracle.observe(&attempt),
-            Entry::Attempt(attempt) => with_fact(&attempt, &oracle, |fact| oracle.receive_global_part(fact)),
+            Entry::Attempt(attempt) => with_fact(&attempt, &oracle, |fact| oracle.learned().receive_global_part(fact)),
             _ => {}
         })
         .unwrap();
     }
-    oracle.evidence_snapshot(NOW, 0.0)
+    oracle.learned().evidence_snapshot(NOW, 0.0)
 }
 
 fn dirs(nodes: &[Node]) -> Vec<&Path> {
@@ -120,7 +119,7 @@ async fn all_nodes_know_global_evidence_and_only_owners_know_sites() {
     assert_all_as_expected("from the disk", &nodes, |_| true);
     let foreign = selector(&clock);
     assert_eq!(fetchwise_fleet::peer_store::load_peers(&nodes[0].dir, &foreign).unwrap(), 3);
-    assert!(foreign.evidence_snapshot(NOW, 0.0).is_global());
+    assert!(foreign.learned().evidence_snapshot(NOW, 0.0).is_global());
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,7 +218,7 @@ async fn an_invalid_global_snapshot_is_refused_and_its_node_named() {
     let liar = selector(&clock);
     let mut rng = TestRng(7);
     (0..50).for_each(|n| liar.observe(&attempt(&mut rng, 5, n - 100_000)));
-    let all = liar.evidence_snapshot(NOW, 0.0);
+    let all = liar.learned().evidence_snapshot(NOW, 0.0);
     let bad: [(&str, Vec<u8>); 4] = [
         ("not an evidence snapshot", b"nothing that anybody could read, and long enough".to_vec()),
         ("contains evidence of sites", image(&all, 50)),
@@ -296,15 +295,15 @@ fn an_oversized_global_snapshot_drops_the_lightest_keys() {
         all.weight = if n < 10 { 1.0 } else { 0.5 };
         own.observe(&all);
     }
-    let share = own.evidence_snapshot(NOW, 0.0);
+    let share = own.learned().evidence_snapshot(NOW, 0.0);
     let head = SnapshotHead {
         epoch: 1,
         covers: [(1, Intervals::of(1, 100_000))].into(),
-        half_life_ms: own.half_life_ms(),
+        half_life_ms: own.learned().half_life_ms(),
         ..SnapshotHead::default()
     };
     let packed = pack(&head, &share).unwrap();
-    let (_, read) = unpack(&packed, own.half_life_ms(), NOW).unwrap();
+    let (_, read) = unpack(&packed, own.learned().half_life_ms(), NOW).unwrap();
     assert!(read.keys() > 1000 && read.keys() < 99_000, "{}", read.keys());
     assert_eq!(read.fetcher_totals(), share.fetcher_totals(), "the totals of all attempts stay");
 }
@@ -335,12 +334,12 @@ fn expected_with_past(
             // A log and the one restored from it have their beginning in common.
             Entry::Attempt(attempt) if !seen.insert(attempt.id) => {}
             Entry::Attempt(attempt) if is_own || is_taken(&attempt) => oracle.observe(&attempt),
-            Entry::Attempt(attempt) => with_fact(&attempt, &oracle, |fact| oracle.receive_global_part(fact)),
+            Entry::Attempt(attempt) => with_fact(&attempt, &oracle, |fact| oracle.learned().receive_global_part(fact)),
             _ => {}
         })
         .unwrap();
     }
-    oracle.evidence_snapshot(NOW, 0.0)
+    oracle.learned().evidence_snapshot(NOW, 0.0)
 }
 
 #[tokio::test(start_paused = true)]

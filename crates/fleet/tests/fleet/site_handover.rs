@@ -5,7 +5,6 @@
 //! a node's evidence, it knows all that this node had published by then. A node applies the evidence of all nodes when
 //! it starts, and of each one that has gone.
 
-use fetchwise::selector::replication::Replication;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -107,12 +106,12 @@ impl Pool {
                 match () {
                     () if !counts(by, &attempt) => {}
                     () if by == index || is_taken => oracle.observe(&attempt),
-                    () => with_fact(&attempt, &oracle, |fact| oracle.receive_global_part(fact)),
+                    () => with_fact(&attempt, &oracle, |fact| oracle.learned().receive_global_part(fact)),
                 }
             })
             .unwrap();
         }
-        oracle.evidence_snapshot(NOW, 0.0)
+        oracle.learned().evidence_snapshot(NOW, 0.0)
     }
 
     fn check(&self, what: &str, counts: impl Fn(usize, &Attempt) -> bool) {
@@ -247,6 +246,6 @@ async fn handed_over_evidence_counts_as_peer_evidence_offline() {
     pool.nodes[1].crash().await;
     let foreign = selector(&pool.clock);
     fetchwise_fleet::peer_store::load_peers(&own, &foreign).unwrap();
-    assert_same("all of it", &foreign.evidence_snapshot(NOW, 0.0), &found);
+    assert_same("all of it", &foreign.learned().evidence_snapshot(NOW, 0.0), &found);
     assert!(!found.is_global(), "it has sites");
 }

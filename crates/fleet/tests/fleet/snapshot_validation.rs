@@ -1,7 +1,6 @@
 //! Snapshot validation: snapshots of every honest log are accepted, whatever has happened to it, and none that weighs
 //! more than its attempts can.
 
-use fetchwise::selector::replication::Replication;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,8 +79,8 @@ fn share_of(dir: &Path, upto: u64, now: Timestamp, withheld: Option<u64>) -> (Sn
     let is_out = |seq: u64| Some(seq) == withheld;
     let leaves_out: Option<&dyn Fn(u64) -> bool> = if withheld.is_some() { Some(&is_out) } else { None };
     let blank = fading();
-    let half_life_ms = blank.half_life_ms();
-    let share = fold(dir, &blank, upto, leaves_out, latest).unwrap().share;
+    let half_life_ms = blank.learned().half_life_ms();
+    let share = fold(dir, blank.learned(), upto, leaves_out, latest).unwrap().share;
     let head = SnapshotHead {
         epoch: 1,
         covers: [(1, Intervals::of(1, upto))].into(),
@@ -131,23 +130,23 @@ proptest! {
         prop_assume!(last > 0);
         for withheld in [None, Some(withheld)] {
             let (head, share) = share_of(dir.path(), last, now, withheld);
-            prop_assert_eq!(validate(&head, &share, fading().half_life_ms(), Some(now)), Ok(()));
-            prop_assert_eq!(validate(&head, &share.global_part(), fading().half_life_ms(), Some(now)), Ok(()));
-            prop_assert_eq!(validate(&head, &share, fading().half_life_ms(), None), Ok(()));
+            prop_assert_eq!(validate(&head, &share, fading().learned().half_life_ms(), Some(now)), Ok(()));
+            prop_assert_eq!(validate(&head, &share.global_part(), fading().learned().half_life_ms(), Some(now)), Ok(()));
+            prop_assert_eq!(validate(&head, &share, fading().learned().half_life_ms(), None), Ok(()));
         }
     }
 }
 
 #[test]
 fn impossible_evidence_is_rejected() {
-    let (clock, half_life_ms) = (Arc::new(Clock::fixed(NOW)), fading().half_life_ms());
+    let (clock, half_life_ms) = (Arc::new(Clock::fixed(NOW)), fading().learned().half_life_ms());
     let told = |attempts: i64, ahead_ms: i64, positions: u64| {
         let liar = Selector::builder().around(NOW).clock(Arc::clone(&clock)).half_life_days(7.0).build().unwrap();
         let mut rng = TestRng(3);
         (0..attempts).for_each(|n| liar.observe(&attempt(&mut rng, 4, ahead_ms + n)));
         let covers = [(1, Intervals::of(1, positions))].into();
         let head = SnapshotHead { epoch: 1, covers, half_life_ms, ..SnapshotHead::default() };
-        validate(&head, &liar.evidence_snapshot(NOW, 0.0), half_life_ms, Some(NOW))
+        validate(&head, &liar.learned().evidence_snapshot(NOW, 0.0), half_life_ms, Some(NOW))
     };
     assert_eq!(told(300, -1000, 300), Ok(()));
     assert_eq!(told(300, 1_800_000, 300), Ok(()), "its clock is half an hour ahead");
@@ -162,7 +161,7 @@ fn impossible_evidence_is_rejected() {
 async fn lie(node: &Node, clock: &Arc<Clock>, positions: u64) {
     let (liar, mut rng) = (selector(clock), TestRng(9));
     (0..positions as i64 * 10).for_each(|n| liar.observe(&attempt(&mut rng, 2, n - 100_000)));
-    let share = liar.evidence_snapshot(NOW, 0.0);
+    let share = liar.learned().evidence_snapshot(NOW, 0.0);
     let (covers, half_life_ms) = ([(1, Intervals::of(1, positions))].into(), share.half_life_ms().unwrap());
     let head = SnapshotHead { epoch: 1, covers, half_life_ms, ..SnapshotHead::default() };
     let note = serde_json::to_string(&SnapshotNote { epoch: 1, position: positions }).unwrap();

@@ -2,7 +2,6 @@
 //!
 //! `FETCHWISE_SYSTEM_TESTS=1 cargo test --release -p fetchwise-fleet --all-features --test nats bench_join:: -- --ignored --nocapture`
 
-use fetchwise::selector::replication::Replication;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,10 +74,10 @@ async fn ten_nodes_of_a_million_sites_each() {
         let position = SITES * 2;
         let covers = [(1, Intervals::of(1, position))].into();
         let (incarnation, seq) = (bounds.incarnation, bounds.last);
-        let half_life_ms = selector.half_life_ms();
+        let half_life_ms = selector.learned().half_life_ms();
         let head =
             SnapshotHead { epoch: 1, base: 0, covers, incarnation, seq, half_life_ms, ..SnapshotHead::default() };
-        let bytes = pack(&head, &selector.evidence_snapshot(now, 0.01)).unwrap();
+        let bytes = pack(&head, &selector.learned().evidence_snapshot(now, 0.01)).unwrap();
         let note = serde_json::to_string(&SnapshotNote { epoch: 1, position }).unwrap();
         let (begun, len) = (Instant::now(), bytes.len());
         nats.blobs().put(&NodeId::from_bytes([number; 16]).to_string(), &note, bytes).await.unwrap();

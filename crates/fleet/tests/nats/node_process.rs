@@ -4,7 +4,6 @@
 //!
 //! Invariants: a comparison uses the evidence in memory.
 
-use fetchwise::selector::replication::Replication;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs;
@@ -222,12 +221,12 @@ fn of_divided(own: &Path, oracle: &Oracle, divided: &Handovers, clock: &Arc<Cloc
             let is_taken = taken.is_some_and(|taken| number <= taken.attempts) && owner(site, &among) == Some(name);
             match dir == own || is_taken {
                 true => all.observe(&attempt),
-                false => with_fact(&attempt, &all, |fact| all.receive_global_part(fact)),
+                false => with_fact(&attempt, &all, |fact| all.learned().receive_global_part(fact)),
             }
         })
         .unwrap();
     }
-    all.evidence_snapshot(NOW, 0.0)
+    all.learned().evidence_snapshot(NOW, 0.0)
 }
 
 /// Compares the evidence in memory with `oracle`: the distance, the number of keys, and whether forgotten domains are
@@ -246,7 +245,7 @@ fn compare(own: &Path, oracle: &Oracle, selector: &Selector, clock: &Arc<Clock>)
         !is_late && !is_forgotten && seen.borrow_mut().insert(attempt.id)
     });
     let expected = oracle.divided.as_ref().map_or(expected, |divided| of_divided(own, oracle, divided, clock));
-    let found = selector.evidence_snapshot(NOW, 0.0);
+    let found = selector.learned().evidence_snapshot(NOW, 0.0);
     let far = found.distance(&expected).0;
     let is_known =
         oracle.forgotten.as_ref().is_some_and(|(domain, _)| found.has_domain(domain) && !expected.has_domain(domain));

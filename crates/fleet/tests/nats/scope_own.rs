@@ -1,7 +1,6 @@
 //! Scope `own` over a real broker: all nodes know the global evidence, late nodes read it, and it is published again
 //! when the broker has lost it.
 
-use fetchwise::selector::replication::Replication;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -77,7 +76,7 @@ async fn agree(what: &str, nodes: &[Up], clock: &Arc<Clock>) {
 }
 
 fn global_part(up: &Up) -> EvidenceSnapshot {
-    up.selector.evidence_snapshot(NOW, 0.0).global_part()
+    up.selector.learned().evidence_snapshot(NOW, 0.0).global_part()
 }
 
 /// Checks the last node, which started when the others had recorded everything: of its sites it knows what all know
@@ -94,7 +93,7 @@ async fn takes_its_sites(nodes: &[Up], nats: &Nats, clock: &Arc<Clock>) {
     let of_sites = |share: EvidenceSnapshot| share.of_sites(|site| sites.contains(&site));
     let dirs: Vec<&Path> = nodes.iter().map(|up| up.journal.dir()).collect();
     let expected = of_sites(naive(&dirs, clock, |_, _| true));
-    let found = of_sites(late.selector.evidence_snapshot(NOW, 0.0));
+    let found = of_sites(late.selector.learned().evidence_snapshot(NOW, 0.0));
     assert!(
         found.distance(&expected).0 <= 1e-9,
         "{:?}, {} of {} keys",

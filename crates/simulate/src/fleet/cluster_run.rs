@@ -5,7 +5,6 @@
 //!
 //! Must not know: the use of the counters.
 
-use fetchwise::selector::replication::Replication;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -89,8 +88,9 @@ impl Node {
     fn read(&mut self, wire: &MessageBroker, now_ms: i64) {
         while let Some(message) = wire.come(self.next, now_ms) {
             let selector = &self.selector;
-            self.states
-                .apply_message(message.origin, &message.batch, message.at(), |fact| selector.receive_attempt(fact));
+            self.states.apply_message(message.origin, &message.batch, message.at(), |fact| {
+                selector.learned().receive_attempt(fact)
+            });
             self.next += 1;
         }
     }

@@ -7,11 +7,10 @@
 //!
 //! Must not know: how anything is decided.
 
-use fetchwise::selector::replication::Replication;
 use std::collections::BTreeSet;
 
 use fetchwise::attempt::Attempt;
-use fetchwise::evidence::EvidenceSnapshot;
+use fetchwise::evidence::{EvidenceSnapshot, Learned};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_fleet::model::evidence_snapshot::SnapshotHead;
@@ -37,7 +36,7 @@ pub(super) struct SnapshotTraffic {
 /// The state of one node.
 struct Side {
     /// The evidence of the node's own attempts.
-    folded: Selector,
+    folded: Learned,
     position: u64,
     newest: Timestamp,
     said_ms: Option<i64>,
@@ -54,7 +53,7 @@ pub(super) struct GlobalEvidence {
     sides: Vec<Side>,
     /// The times at which nodes publish their snapshots.
     due: BTreeSet<(i64, usize)>,
-    all: Selector,
+    all: Learned,
     newest: Timestamp,
     version: u64,
     every_ms: i64,
@@ -70,7 +69,7 @@ impl GlobalEvidence {
         let mut all = None;
         let mut sides = Vec::new();
         for selector in nodes {
-            let blank = || selector.empty_copy().map_err(|error| failed(&error));
+            let blank = || selector.learned().empty_copy().map_err(|error| failed(&error));
             if all.is_none() {
                 all = Some(blank()?);
             }
@@ -136,15 +135,15 @@ impl GlobalEvidence {
         }
         side.version = self.version;
         let all = self.all.evidence_snapshot(self.newest, 0.0);
-        selector.add_snapshot(&all);
+        selector.learned().add_snapshot(&all);
         if let Some(own) = &side.image {
-            selector.retract_snapshot(own);
+            selector.learned().retract_snapshot(own);
         }
         if let Some((all, own)) = side.taken.replace((all, side.image.clone())) {
             if let Some(own) = own {
-                selector.add_snapshot(&own);
+                selector.learned().add_snapshot(&own);
             }
-            selector.retract_snapshot(&all);
+            selector.learned().retract_snapshot(&all);
         }
     }
 

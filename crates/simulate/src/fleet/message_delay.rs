@@ -7,7 +7,6 @@
 //!
 //! Must not know: how anything is decided.
 
-use fetchwise::selector::replication::Replication;
 use std::collections::{BTreeSet, VecDeque};
 
 use fetchwise::attempt::Attempt;
@@ -174,7 +173,7 @@ pub(super) fn with_fact<T>(
         is_banned: attempt.is_banned,
         duration_ms: attempt.duration_ms,
         hint: attempt.hint,
-        is_file: selector.is_file(&attempt.url),
+        is_file: selector.learned().is_file(&attempt.url),
         heuristics: &heuristics,
     }))
 }

@@ -18,6 +18,7 @@ use super::super::records::access;
 use super::super::view::{self, ClampedAttempt};
 use super::*;
 use crate::evidence::Observation;
+use crate::evidence::evidence_snapshot::FADED;
 use crate::journal::entry::Entry;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Arm, Attempt, ErrorType, Hint, Tag};
@@ -228,7 +229,7 @@ fn a_log_with_blocks_gives_the_evidence_of_one_of_records_to_the_bit() {
         assert_eq!((loaded.replayed.attempts, loaded.last_seq), (900, 900));
         let surveyed = crate::journal::survey(dir.path()).unwrap();
         assert_eq!(surveyed.fetchers, ["browser", "plain"]);
-        (selector.image(T0, &[]), loaded.replayed)
+        (selector.learned().evidence_snapshot(T0, FADED), loaded.replayed)
     };
     assert!(image(true) == image(false));
 }

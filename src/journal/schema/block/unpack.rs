@@ -99,6 +99,33 @@ impl<'a> Unpacker<'a> {
         self.cold[LITERALS].text(len)
     }
 
+    fn headers(&mut self, shape: &mut Column<'a>) -> Result<Vec<HeaderV1<'a>>, UnpackError> {
+        let count = shape.len()?;
+        let mut headers = Vec::with_capacity(count.min(RESERVED));
+        for _ in 0..count {
+            let name = Cow::Borrowed(shape.name()?);
+            let op = shape.byte()?;
+            let value = self.value(op, shape)?;
+            self.spend(name.len() + value.len())?;
+            headers.push(HeaderV1 { name, value });
+        }
+        Ok(headers)
+    }
+
+    fn tags(&mut self, shape: &mut Column<'a>, url: &'a str) -> Result<Vec<TagV1<'a>>, UnpackError> {
+        let count = shape.len()?;
+        let mut tags = Vec::with_capacity(count.min(RESERVED));
+        for _ in 0..count {
+            let kind = shape.byte()?;
+            let kind_other = Cow::Borrowed(if kind == OTHER { shape.name()? } else { "" });
+            let importance = if shape.flag()? { Some(f32::from_le_bytes(self.cold[FLOATS].array()?)) } else { None };
+            let value = self.heuristic(shape, url, &tags)?;
+            self.spend(value.len())?;
+            tags.push(TagV1 { kind, kind_other, value, importance });
+        }
+        Ok(tags)
+    }
+
     fn attempt(
         &mut self,
         hot: &ArchivedHotV1,
@@ -125,25 +152,8 @@ impl<'a> Unpacker<'a> {
             }
         }
         let [propensity, confidence] = floats;
-        let count = shape.len()?;
-        let mut response_headers = Vec::with_capacity(count.min(RESERVED));
-        for _ in 0..count {
-            let name = Cow::Borrowed(shape.name()?);
-            let op = shape.byte()?;
-            let value = self.value(op, &mut shape)?;
-            self.spend(name.len() + value.len())?;
-            response_headers.push(HeaderV1 { name, value });
-        }
-        let count = shape.len()?;
-        let mut heuristics = Vec::with_capacity(count.min(RESERVED));
-        for _ in 0..count {
-            let kind = shape.byte()?;
-            let kind_other = Cow::Borrowed(if kind == OTHER { shape.name()? } else { "" });
-            let importance = if shape.flag()? { Some(f32::from_le_bytes(self.cold[FLOATS].array()?)) } else { None };
-            let value = self.heuristic(&mut shape, url, &heuristics)?;
-            self.spend(value.len())?;
-            heuristics.push(TagV1 { kind, kind_other, value, importance });
-        }
+        let response_headers = self.headers(&mut shape)?;
+        let heuristics = self.tags(&mut shape, url)?;
         let text = |number| self.text(number).map(|text| Cow::Borrowed(text.unwrap_or_default()));
         Ok(AttemptV1 {
             id,

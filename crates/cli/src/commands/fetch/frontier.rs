@@ -278,6 +278,7 @@ impl Frontier {
     /// Forgets a host without links.
     fn remove(&mut self, host: HostId) {
         let entry = &mut self.hosts[host.index()];
+        debug_assert_eq!(entry.position, ListPosition::Nowhere, "a host without links is in a list");
         if let Some(until) = entry.first_link_until.take() {
             self.first_links.remove(&(until, host));
         }
@@ -305,12 +306,18 @@ impl Frontier {
             return;
         }
         match std::mem::replace(&mut entry.position, wanted) {
-            ListPosition::Waiting(at) => drop(self.waiting.remove(&(at, host))),
+            ListPosition::Waiting(at) => {
+                let was_there = self.waiting.remove(&(at, host));
+                debug_assert!(was_there, "a waiting host is not in its list");
+            }
             ListPosition::Ready(open, turn) => self.sites.remove(entry.site, open, turn, host),
             ListPosition::Nowhere => {}
         }
         match wanted {
-            ListPosition::Waiting(at) => drop(self.waiting.insert((at, host))),
+            ListPosition::Waiting(at) => {
+                let is_new = self.waiting.insert((at, host));
+                debug_assert!(is_new, "a host is in the list of waiting hosts before it waits");
+            }
             ListPosition::Ready(open, turn) => self.sites.add(entry.site, open, turn, host),
             ListPosition::Nowhere => {}
         }

@@ -370,7 +370,7 @@ impl Consumer {
         let (journal, selector, now) =
             (Arc::clone(&self.journal), Arc::clone(&self.selector), self.selector.clock().date());
         self.with_peers(move |peers| {
-            retract_domain(journal.dir(), &selector, &domain, seq)?;
+            retract_domain(journal.dir(), selector.learned(), &domain, seq)?;
             peers.forget(&domain, until, now)
         })
         .await

@@ -5,7 +5,6 @@
 //! Must not know: how a snapshot becomes evidence.
 
 use bytes::Bytes;
-use fetchwise::selector::replication::Replication;
 use fetchwise::time::Timestamp;
 
 use super::accept_messages::Consumer;
@@ -52,7 +51,7 @@ impl Consumer {
             return self.reject_global_snapshot(node_id, "too many global snapshots");
         }
         self.charge(node_id, body.len() / BYTES_PER_ATTEMPT, 0);
-        let (head, share) = match unpack(&body, self.selector.half_life_ms(), at) {
+        let (head, share) = match unpack(&body, self.selector.learned().half_life_ms(), at) {
             Ok(read) => read,
             Err(what) => return self.reject_global_snapshot(node_id, what),
         };

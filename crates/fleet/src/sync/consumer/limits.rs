@@ -8,7 +8,6 @@
 //! Must not know: the content of messages.
 
 use bytes::Bytes;
-use fetchwise::selector::replication::Replication;
 use fetchwise::time::Timestamp;
 
 use super::accept_messages::Consumer;
@@ -26,7 +25,7 @@ impl Consumer {
         let quota = &mut self.seen.entry(node_id).or_default().quota;
         quota.fill(&limits, at);
         // With few keys in total, a node brings too many sooner than its limit.
-        let tenth = self.selector.max_keys().map_or(f64::INFINITY, |max| max as f64 / 10.0);
+        let tenth = self.selector.learned().max_keys().map_or(f64::INFINITY, |max| max as f64 / 10.0);
         let doubted_from = limits.new_key_burst.min(tenth);
         if safeguards.doubt && !quota.is_doubted && quota.keys.used >= doubted_from {
             quota.is_doubted = true;
@@ -90,7 +89,7 @@ impl Consumer {
     /// is marked.
     pub(super) async fn mark_excess_keys(&mut self) -> Result<(), FleetError> {
         for node_id in std::mem::take(&mut self.excess_key_nodes) {
-            if self.selector.max_keys().is_some() {
+            if self.selector.learned().max_keys().is_some() {
                 self.with_peers(move |peers| peers.mark_keys(node_id)).await?;
             }
         }

@@ -4,7 +4,6 @@
 //!
 //! Must not know: how a snapshot becomes evidence.
 
-use fetchwise::selector::replication::Replication;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
@@ -86,7 +85,7 @@ impl Consumer {
             true => self.transport.blobs().get(&name, MAX_EVIDENCE_BYTES).await?,
             false => None,
         };
-        let (half_life_ms, brokers_now) = (self.selector.half_life_ms(), self.transport.now().await?);
+        let (half_life_ms, brokers_now) = (self.selector.learned().half_life_ms(), self.transport.now().await?);
         let read = run_blocking(move || {
             let Some(bytes) = bytes else { return Ok(Default::default()) };
             let (head, share) = unpack(&bytes)?;

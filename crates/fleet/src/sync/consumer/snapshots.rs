@@ -4,7 +4,6 @@
 //!
 //! Must not know: how snapshots become evidence.
 
-use fetchwise::selector::replication::Replication;
 use std::collections::BTreeSet;
 
 use super::accept_messages::Consumer;
@@ -75,7 +74,7 @@ impl Consumer {
         }
         let Some(bytes) = self.transport.blobs().get(&info.name, MAX_EVIDENCE_BYTES).await? else { return Ok(false) };
         let (now, is_present) = (self.selector.clock().date(), self.is_present(node_id));
-        let (half_life_ms, brokers_now) = (self.selector.half_life_ms(), self.transport.now().await?);
+        let (half_life_ms, brokers_now) = (self.selector.learned().half_life_ms(), self.transport.now().await?);
         let taken = self
             .with_peers(move |peers| {
                 let (head, share) = match unpack(&bytes) {

@@ -1,7 +1,6 @@
 //! Nodes over the in-process broker, synthetic attempts, and the naive fold that every result is compared with.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part of it; an error fails the test")]
 
-use fetchwise::selector::replication::Replication;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +80,7 @@ pub(crate) fn with_fact(attempt: &Attempt, like: &Selector, f: impl FnOnce(&Remo
         is_banned: attempt.is_banned,
         duration_ms: attempt.duration_ms,
         hint: attempt.hint,
-        is_file: like.is_file(&attempt.url),
+        is_file: like.learned().is_file(&attempt.url),
         heuristics: &heuristics,
     });
 }
@@ -193,7 +192,7 @@ impl Node {
     }
 
     pub(crate) fn evidence(&self) -> EvidenceSnapshot {
-        self.up().selector.evidence_snapshot(NOW, 0.0)
+        self.up().selector.learned().evidence_snapshot(NOW, 0.0)
     }
 }
 
@@ -210,7 +209,7 @@ pub(crate) fn naive(dirs: &[&Path], clock: &Arc<Clock>, counts: impl Fn(&Path, &
         })
         .unwrap();
     }
-    oracle.evidence_snapshot(NOW, 0.0)
+    oracle.learned().evidence_snapshot(NOW, 0.0)
 }
 
 /// Waits until a log has synced everything. A paused clock stands still meanwhile.

@@ -9,13 +9,13 @@ use std::collections::{HashMap, HashSet};
 use super::Key;
 use super::entry::{Entry, Group, Level};
 use crate::evidence::decayed_counts::RawCounts;
-use crate::evidence::evidence_image::{BreakerRow, CellRow, EntryAddress, EntryRow, EvidenceImage, FADED, take};
+use crate::evidence::evidence_snapshot::{BreakerRow, CellRow, EntryAddress, EntryRow, EvidenceSnapshot, FADED, take};
 use crate::evidence::remote::FetcherTotals;
 use fetchwise_types::time::Timestamp;
 
-impl EvidenceImage {
+impl EvidenceSnapshot {
     /// Returns whether the image has evidence of this domain itself.
-    pub(crate) fn has_domain(&self, domain: &str) -> bool {
+    pub fn has_domain(&self, domain: &str) -> bool {
         let address = EntryAddress { kind: EntryAddress::MAP, key: Key::domain(domain).0 };
         let is_own = |view: &EntryView<'_>| {
             view.row.address == address && view.cells.iter().any(|cell| !Entry::split_tag(cell.tag).0.is_of_others())
@@ -24,7 +24,7 @@ impl EvidenceImage {
     }
 
     /// Returns the totals of all attempts by fetcher.
-    pub(crate) fn fetcher_totals(&self) -> Vec<FetcherTotals> {
+    pub fn fetcher_totals(&self) -> Vec<FetcherTotals> {
         let address = EntryAddress { kind: EntryAddress::GLOBAL, key: 0 };
         EntryViews::of(self)
             .find(|view| view.row.address == address)
@@ -32,11 +32,9 @@ impl EvidenceImage {
             .unwrap_or_default()
     }
 
-    /// Returns the totals of some domains by fetcher. Domains without evidence are left out.
-    pub(crate) fn domain_totals<'d>(
-        &self,
-        domains: impl Iterator<Item = &'d str>,
-    ) -> HashMap<&'d str, Vec<FetcherTotals>> {
+    /// Returns the totals of some domains by fetcher, without domains that have no evidence. The snapshot has no names,
+    /// so the caller must name the domains. Cost: a pass over all keys.
+    pub fn domain_totals<'d>(&self, domains: impl Iterator<Item = &'d str>) -> HashMap<&'d str, Vec<FetcherTotals>> {
         let names: HashMap<u64, &'d str> = domains.map(|domain| (Key::domain(domain).0, domain)).collect();
         let wanted = EntryViews::of(self).filter(|view| view.row.address.kind == EntryAddress::MAP);
         wanted.filter_map(|view| Some((*names.get(&view.row.address.key)?, self.by_fetcher(&view)))).collect()
@@ -65,7 +63,7 @@ impl EvidenceImage {
 
     /// Returns an image without anything that belongs to one domain or site. It keeps all attempts together, flags,
     /// hints, depths, suffixes, signals and the user's heuristics.
-    pub(crate) fn global_part(&self) -> Self {
+    pub fn global_part(&self) -> Self {
         let mut general = Self {
             decay: self.decay,
             as_of: self.as_of,
@@ -83,7 +81,7 @@ impl EvidenceImage {
 
     /// Returns the part that belongs to the domains of some sites: those whose hash `wants` accepts. Cells of a site's
     /// other domains are in the entry of its name.
-    pub(crate) fn of_sites(&self, wants: impl Fn(u64) -> bool) -> Self {
+    pub fn of_sites(&self, wants: impl Fn(u64) -> bool) -> Self {
         let mut kept = Self {
             decay: self.decay,
             as_of: self.as_of,
@@ -106,7 +104,7 @@ impl EvidenceImage {
     }
 
     /// Returns whether no part of the image belongs to one domain or site.
-    pub(crate) fn is_global(&self) -> bool {
+    pub fn is_global(&self) -> bool {
         self.days.is_empty() && self.breakers.is_empty() && EntryViews::of(self).all(|view| view.is_global())
     }
 
@@ -117,7 +115,7 @@ impl EvidenceImage {
     ///
     /// A cell's weight is never compared with its own count. If an entry faded or was evicted, and was created again,
     /// subtracting an earlier attempt takes one from the count and hardly anything from the weight.
-    pub(crate) fn is_plausible_for(&self, attempts: u64, now: Timestamp) -> bool {
+    pub fn is_plausible_for(&self, attempts: u64, now: Timestamp) -> bool {
         let down = self.decay.map_or(0.0, |decay| decay.down(now));
         // Clocks differ slightly, and sums are rounded.
         let most = attempts as f64 * 1.01;
@@ -148,7 +146,7 @@ impl EvidenceImage {
     }
 
     /// Removes the lighter half of the entries in the map. Returns false if there is none.
-    pub(crate) fn lighten(&mut self) -> bool {
+    pub fn lighten(&mut self) -> bool {
         let mut weights: Vec<f64> = EntryViews::of(self)
             .filter(|view| view.row.address.kind == EntryAddress::MAP)
             .map(|view| view.weight())
@@ -175,7 +173,7 @@ impl EvidenceImage {
     }
 
     /// Removes this domain itself. Evidence about other domains of the site of its name stays.
-    pub(crate) fn forget_domain(&mut self, domain: &str) {
+    pub fn forget_domain(&mut self, domain: &str) {
         let address = EntryAddress { kind: EntryAddress::MAP, key: Key::domain(domain).0 };
         self.days.retain(|row| row.key != address.key);
         let Some(index) = self.entries.iter().position(|row| row.address == address) else { return };
@@ -197,7 +195,7 @@ impl EvidenceImage {
 
     /// Returns the largest difference between exact weights of two images, as a fraction of the larger total, and its
     /// key.
-    pub(crate) fn distance(&self, other: &Self) -> (f64, u64) {
+    pub fn distance(&self, other: &Self) -> (f64, u64) {
         let scale = match (self.decay, other.decay) {
             (Some(mine), Some(theirs)) => mine.rebase(&theirs),
             _ => 1.0,
@@ -233,20 +231,20 @@ impl EvidenceImage {
     }
 
     /// Returns the decayed weight of all cells as of the image's time, which a compaction must not change.
-    pub(crate) fn weight(&self) -> f64 {
+    pub fn weight(&self) -> f64 {
         let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
         self.cells.iter().map(|cell| cell.raw.total * down).sum()
     }
 
     /// Returns whether the decayed weight of each cell is below `least`.
-    pub(crate) fn has_faded(&self, least: f64) -> bool {
+    pub fn has_faded(&self, least: f64) -> bool {
         let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
         self.cells.iter().all(|cell| cell.raw.total * down < least)
     }
 
     /// Returns the first difference between this image and `other` that exceeds rounding: an entry's key and a
     /// description. Both images must have the same scale and time.
-    pub(crate) fn difference(&self, other: &Self) -> Option<(u64, &'static str)> {
+    pub fn difference(&self, other: &Self) -> Option<(u64, &'static str)> {
         let different =
             self.days.iter().zip(&other.days).find(|(mine, theirs)| mine != theirs).map(|(mine, _)| mine.key);
         let longer = || self.days.get(other.days.len()).or(other.days.get(self.days.len())).map(|row| row.key);
@@ -372,7 +370,7 @@ impl EntryView<'_> {
 }
 
 impl<'i> EntryViews<'i> {
-    fn of(image: &'i EvidenceImage) -> Self {
+    fn of(image: &'i EvidenceSnapshot) -> Self {
         Self { entries: image.entries.iter(), cells: &image.cells, breakers: &image.breakers }
     }
 }

@@ -1,6 +1,6 @@
 //! Evidence as plain columns, for snapshots and for comparing two replays of the same log.
 //!
-//! Owns: reading all cells into [`EvidenceImage`] and adding an image to evidence.
+//! Owns: reading all cells into [`EvidenceSnapshot`] and adding an image to evidence.
 //!
 //! Invariants: rows are sorted by key and fetchers by name, so equal evidence gives equal columns whatever the order of
 //! learning. Adding an image keeps what the evidence already has.
@@ -47,7 +47,7 @@ impl EntryAddress {
     pub(crate) const MAP: u32 = 4;
 }
 
-/// One cell: group and fetcher packed as in memory, with the fetcher's index in [`EvidenceImage::fetchers`], and its
+/// One cell: group and fetcher packed as in memory, with the fetcher's index in [`EvidenceSnapshot::fetchers`], and its
 /// weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CellRow {
@@ -58,21 +58,21 @@ pub(crate) struct CellRow {
 /// One breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BreakerRow {
-    /// The fetcher's index in [`EvidenceImage::fetchers`].
+    /// The fetcher's index in [`EvidenceSnapshot::fetchers`].
     pub(crate) fetcher: u32,
     pub(crate) blocks: u32,
     pub(crate) last: Timestamp,
 }
 
-/// A host signal: its index in [`EvidenceImage::signals`] and the day it was last shown.
+/// A host signal: its index in [`EvidenceSnapshot::signals`] and the day it was last shown.
 pub(crate) type SlotRow = Option<(u32, u16)>;
 
 /// One signal and fetcher.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SignalCellRow {
-    /// The signal's index in [`EvidenceImage::signals`].
+    /// The signal's index in [`EvidenceSnapshot::signals`].
     pub(crate) tag: u32,
-    /// The fetcher's index in [`EvidenceImage::fetchers`].
+    /// The fetcher's index in [`EvidenceSnapshot::fetchers`].
     pub(crate) fetcher: u32,
     pub(crate) is_file: bool,
     pub(crate) raw: RawSignalCounts,
@@ -99,9 +99,9 @@ pub(crate) struct DayRow {
     pub(crate) day: Day,
 }
 
-/// All evidence at one time.
+/// All evidence of one process at one time, as plain columns.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct EvidenceImage {
+pub struct EvidenceSnapshot {
     /// The scale of the weights; `None` in an image without weights.
     pub(crate) decay: Option<Decay>,
     /// The time at which entries were checked for having faded.
@@ -121,7 +121,7 @@ pub(crate) struct EvidenceImage {
 impl Evidence {
     /// Returns an image of everything that has not faded by `as_of`. Its fetchers are those of its cells and those in
     /// `seen`. Cost: a pass over all entries and a sort.
-    pub(crate) fn image(&self, registry: &Registry, as_of: Timestamp, seen: &[String]) -> EvidenceImage {
+    pub(crate) fn image(&self, registry: &Registry, as_of: Timestamp, seen: &[String]) -> EvidenceSnapshot {
         self.image_over(registry, as_of, seen, FADED)
     }
 
@@ -132,8 +132,8 @@ impl Evidence {
         as_of: Timestamp,
         seen: &[String],
         least: f64,
-    ) -> EvidenceImage {
-        let mut image = EvidenceImage { decay: Some(self.decay()), as_of, ..EvidenceImage::default() };
+    ) -> EvidenceSnapshot {
+        let mut image = EvidenceSnapshot { decay: Some(self.decay()), as_of, ..EvidenceSnapshot::default() };
         let down = self.decay().down(as_of);
         let places = self.add_signals(&mut image);
         let slot = |slot: Option<(SignalId, u16)>| self.slot_row(slot, &places);
@@ -160,8 +160,8 @@ impl Evidence {
     }
 
     /// Adds the entries that are not in the map.
-    pub(super) fn add_fixed(&self, image: &mut EvidenceImage) {
-        let fixed = |kind, entries: &[SharedEntry], image: &mut EvidenceImage| {
+    pub(super) fn add_fixed(&self, image: &mut EvidenceSnapshot) {
+        let fixed = |kind, entries: &[SharedEntry], image: &mut EvidenceSnapshot| {
             for (key, entry) in (0u64..).zip(entries) {
                 image.push(EntryAddress { kind, key }, entry, [None; 4], |_| true);
             }
@@ -180,7 +180,7 @@ impl Evidence {
 
     /// Adds the signals and their cells to an image, with the fetchers' ids. Returns the index of each row's signal in
     /// the image.
-    pub(super) fn add_signals(&self, image: &mut EvidenceImage) -> Vec<u32> {
+    pub(super) fn add_signals(&self, image: &mut EvidenceSnapshot) -> Vec<u32> {
         let names = self.signals().names();
         image.signals = names.iter().map(|name| String::from(&**name)).collect();
         image.signals.sort_unstable();
@@ -226,71 +226,42 @@ impl Evidence {
 
     /// Adds an image, with its weights converted to this evidence's scale. If half-lives differ, each weight is the one
     /// at the time of the image and decays by the new half-life from then on. Times after `present` count as `present`.
-    pub(crate) fn absorb(&self, image: &EvidenceImage, registry: &Registry, present: Timestamp) {
+    pub(crate) fn absorb(&self, image: &EvidenceSnapshot, registry: &Registry, present: Timestamp) {
         self.combine(image, registry, CombineMode::Load { present });
     }
 
     /// Adds or subtracts an image of another process's evidence, concurrently with all other operations.
-    pub(crate) fn combine(&self, image: &EvidenceImage, registry: &Registry, how: CombineMode) {
-        let present = match how {
-            CombineMode::Load { present } => Some(present),
-            CombineMode::Add | CombineMode::Subtract => None,
-        };
-        let Some(scaling) = self.scaling(image, present) else { return };
-        let scale = scaling.scale;
-        let ids: Vec<Option<FetcherId>> = image.fetchers.iter().map(|name| registry.intern(name)).collect();
+    pub(crate) fn combine(&self, image: &EvidenceSnapshot, registry: &Registry, how: CombineMode) {
+        let Some(absorber) = Absorber::new(self, image, registry, how) else { return };
         // One reservation, because each doubling would move every entry.
         if how != CombineMode::Subtract {
             self.reserve(image.entries.len());
         }
-        let signals: Vec<SignalId> = image.signals.iter().map(|name| self.signals().id(name)).collect();
-        for SignalCellRow { tag, fetcher, is_file, raw } in &image.signal_cells {
-            let row = signals.get(*tag as usize).and_then(|id| self.signals().row(*id));
-            let kind = if *is_file { ContentKind::File } else { ContentKind::Page };
-            let fetcher = ids.get(*fetcher as usize).copied().flatten();
-            if let Some(cell) = row.zip(fetcher).and_then(|(row, fetcher)| row.cell(fetcher, kind))
-                && (present.is_some() || how == CombineMode::Add && cell.raw() == RawSignalCounts::default())
-            {
-                let newest_s = scaling.limit_s(raw.newest_s);
-                cell.absorb(&RawSignalCounts { newest_s, ..*raw }, scale, scaling.unit);
-            }
-        }
+        absorber.add_signals(self, image);
         self.signals().update_information(self.decay().down(image.as_of));
-        if present.is_some() {
+        if matches!(how, CombineMode::Load { .. }) {
             self.set_days_since(image.days_since);
         }
         let (mut cells, mut breakers) = (&image.cells[..], &image.breakers[..]);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
+            let absorber = &absorber;
             // Parts share no entry, so no thread waits for another.
             for entries in image.entries.chunks(image.entries.len().div_ceil(threads).max(MIN_PART)) {
                 let own_cells = take(&mut cells, entries.iter().map(|row| row.cells).sum());
                 let own_breakers = take(&mut breakers, entries.iter().map(|row| row.breakers).sum());
-                let part = ImagePart { entries, cells: own_cells, breakers: own_breakers, days: &[], how };
-                let (ids, signals) = (&ids, &signals);
-                scope.spawn(move || self.absorb_part(&part, ids, signals, scaling, image.as_of));
+                let part = ImagePart { entries, cells: own_cells, breakers: own_breakers, days: &[] };
+                scope.spawn(move || absorber.add_part(self, &part, image.as_of));
             }
             for days in image.days.chunks(image.days.len().div_ceil(threads).max(MIN_PART)) {
-                scope.spawn(move || {
-                    let guard = self.guard();
-                    for DayRow { key, day } in days {
-                        match how {
-                            CombineMode::Subtract => {
-                                if let Some(entry) = self.entry(Key(*key), &guard) {
-                                    entry.days().subtract(*day);
-                                }
-                            }
-                            _ => self.entry_or_new(Key(*key), image.as_of, &guard).days().add(*day),
-                        }
-                    }
-                });
+                scope.spawn(move || absorber.add_days(self, days, image.as_of));
             }
         });
         self.shared_version.change();
     }
 
     /// Returns how the weights of an image become those of this evidence; `None` for an image without weights.
-    fn scaling(&self, image: &EvidenceImage, present: Option<Timestamp>) -> Option<Scaling> {
+    fn scaling(&self, image: &EvidenceSnapshot, present: Option<Timestamp>) -> Option<Scaling> {
         let from = image.decay?;
         let scale = match from.half_life() == self.decay().half_life() {
             true => self.decay().rebase(&from),
@@ -299,75 +270,14 @@ impl Evidence {
         Some(Scaling { scale, unit: present.map(|present| self.decay().up(present)), present })
     }
 
-    fn absorb_part(
-        &self,
-        part: &ImagePart<'_>,
-        ids: &[Option<FetcherId>],
-        signals: &[SignalId],
-        scaling: Scaling,
-        as_of: Timestamp,
-    ) {
-        let id = |rank: u64| usize::try_from(rank).ok().and_then(|rank| ids.get(rank).copied().flatten());
-        let guard = self.guard();
-        let (mut cells, mut breakers, mut days) = (part.cells, part.breakers, part.days);
-        for row in part.entries {
-            let (own_cells, own_breakers) = (take(&mut cells, row.cells), take(&mut breakers, row.breakers));
-            let entry = match row.address.kind {
-                EntryAddress::MAP if part.how == CombineMode::Subtract => self.entry(Key(row.address.key), &guard),
-                EntryAddress::MAP => Some(self.entry_or_new(Key(row.address.key), as_of, &guard)),
-                EntryAddress::GLOBAL => Some(self.global()),
-                EntryAddress::FLAG => at(&self.flags, row.address.key),
-                EntryAddress::HINT => at(&self.hints, row.address.key),
-                EntryAddress::DEPTH => at(&self.depths, row.address.key),
-                _ => None,
-            };
-            let Some(entry) = entry else { continue };
-            while let Some((DayRow { key, day }, rest)) = days.split_first()
-                && *key == row.address.key
-            {
-                entry.days().add(*day);
-                days = rest;
-            }
-            for CellRow { tag, raw } in own_cells {
-                let (group, rank) = Entry::split_tag(*tag);
-                if let Some(cell) = id(rank).and_then(|fetcher| entry.claim(group, fetcher)) {
-                    let mut raw = raw.rescaled(scaling.scale, scaling.unit);
-                    raw.newest_s = scaling.limit_s(raw.newest_s);
-                    match part.how {
-                        CombineMode::Load { .. } => cell.absorb(&raw),
-                        CombineMode::Add => cell.add_remote(&raw),
-                        CombineMode::Subtract => cell.subtract_remote(&raw),
-                    }
-                }
-            }
-            if part.how == CombineMode::Subtract {
-                // Relaxed: a counter that seeds a hash.
-                let less = |n: u32| Some(n.saturating_sub(row.attempts));
-                let _ = entry.attempts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-                continue;
-            }
-            for breaker in own_breakers {
-                if let Some(fetcher) = id(u64::from(breaker.fetcher))
-                    && (scaling.present.is_some() || entry.breaker(fetcher).last < breaker.last)
-                {
-                    let blocks = u8::try_from(breaker.blocks).unwrap_or(u8::MAX);
-                    let last = scaling.present.map_or(breaker.last, |present| breaker.last.min(present));
-                    entry.set_breaker(fetcher, Breaker { blocks, last });
-                }
-            }
-            for ((slots, side), shown) in slots_of(entry).into_iter().zip(row.signals) {
-                if let Some((tag, day)) = shown {
-                    slots.set(side, signals.get(tag as usize).copied(), day);
-                }
-            }
-            if row.site != 0 {
-                entry.set_site(row.site);
-            }
-            // Relaxed: a counter that seeds a hash.
-            entry.attempts.fetch_add(row.attempts, Ordering::Relaxed);
-        }
-        for DayRow { key, day } in days {
-            self.entry_or_new(Key(*key), as_of, &guard).days().add(*day);
+    /// Returns the static entry of an address.
+    fn static_entry(&self, address: EntryAddress) -> Option<&Entry> {
+        match address.kind {
+            EntryAddress::GLOBAL => Some(self.global()),
+            EntryAddress::FLAG => at(&self.flags, address.key),
+            EntryAddress::HINT => at(&self.hints, address.key),
+            EntryAddress::DEPTH => at(&self.depths, address.key),
+            _ => None,
         }
     }
 }
@@ -408,7 +318,7 @@ impl Scaling {
     }
 }
 
-/// Adds rows whose fetchers and signals are those of an image, at a start.
+/// Combines rows with evidence. Their fetchers and signals are those of an image.
 pub(super) struct Absorber {
     ids: Vec<Option<FetcherId>>,
     signals: Vec<SignalId>,
@@ -418,26 +328,137 @@ pub(super) struct Absorber {
 
 impl Absorber {
     /// Returns the absorber of rows of an image; `None` if the image is without weights.
-    pub(super) fn of(to: &Evidence, image: &EvidenceImage, registry: &Registry, present: Timestamp) -> Option<Self> {
+    pub(super) fn new(to: &Evidence, image: &EvidenceSnapshot, registry: &Registry, how: CombineMode) -> Option<Self> {
+        let present = match how {
+            CombineMode::Load { present } => Some(present),
+            CombineMode::Add | CombineMode::Subtract => None,
+        };
         Some(Self {
+            scaling: to.scaling(image, present)?,
             ids: image.fetchers.iter().map(|name| registry.intern(name)).collect(),
             signals: image.signals.iter().map(|name| to.signals().id(name)).collect(),
-            scaling: to.scaling(image, Some(present))?,
-            how: CombineMode::Load { present },
+            how,
         })
     }
 
     /// Adds rows that no other thread adds.
-    pub(super) fn add(&self, to: &Evidence, rows: &EvidenceImage) {
-        let EvidenceImage { entries, cells, breakers, days, as_of, .. } = rows;
-        let part = ImagePart { entries, cells, breakers, days, how: self.how };
-        to.absorb_part(&part, &self.ids, &self.signals, self.scaling, *as_of);
+    pub(super) fn add(&self, to: &Evidence, rows: &EvidenceSnapshot) {
+        let EvidenceSnapshot { entries, cells, breakers, days, as_of, .. } = rows;
+        self.add_part(to, &ImagePart { entries, cells, breakers, days }, *as_of);
+    }
+
+    fn id(&self, rank: u64) -> Option<FetcherId> {
+        usize::try_from(rank).ok().and_then(|rank| self.ids.get(rank).copied().flatten())
+    }
+
+    /// Combines the cells of the signals. Those of another process count only where there are none.
+    fn add_signals(&self, to: &Evidence, image: &EvidenceSnapshot) {
+        for SignalCellRow { tag, fetcher, is_file, raw } in &image.signal_cells {
+            let row = self.signals.get(*tag as usize).and_then(|id| to.signals().row(*id));
+            let kind = if *is_file { ContentKind::File } else { ContentKind::Page };
+            let cell = row.zip(self.id(u64::from(*fetcher))).and_then(|(row, fetcher)| row.cell(fetcher, kind));
+            let Some(cell) = cell else { continue };
+            let counts = match self.how {
+                CombineMode::Load { .. } => true,
+                CombineMode::Add => cell.raw() == RawSignalCounts::default(),
+                CombineMode::Subtract => false,
+            };
+            if counts {
+                let newest_s = self.scaling.limit_s(raw.newest_s);
+                cell.absorb(&RawSignalCounts { newest_s, ..*raw }, self.scaling.scale, self.scaling.unit);
+            }
+        }
+    }
+
+    fn add_part(&self, to: &Evidence, part: &ImagePart<'_>, as_of: Timestamp) {
+        let guard = to.guard();
+        let (mut cells, mut breakers, mut days) = (part.cells, part.breakers, part.days);
+        for row in part.entries {
+            let (own_cells, own_breakers) = (take(&mut cells, row.cells), take(&mut breakers, row.breakers));
+            let key = row.address.key;
+            let entry = match row.address.kind {
+                EntryAddress::MAP if self.how == CombineMode::Subtract => to.entry(Key(key), &guard),
+                EntryAddress::MAP => Some(to.entry_or_new(Key(key), as_of, &guard)),
+                _ => to.static_entry(row.address),
+            };
+            let Some(entry) = entry else { continue };
+            while let Some((DayRow { day, .. }, rest)) = days.split_first().filter(|(first, _)| first.key == key) {
+                entry.days().add(*day);
+                days = rest;
+            }
+            self.add_cells(entry, own_cells);
+            match self.how {
+                CombineMode::Subtract => {
+                    // Relaxed: a counter that seeds a hash.
+                    let less = |n: u32| Some(n.saturating_sub(row.attempts));
+                    let _ = entry.attempts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+                }
+                CombineMode::Load { .. } | CombineMode::Add => self.add_facts(entry, row, own_breakers),
+            }
+        }
+        for DayRow { key, day } in days {
+            to.entry_or_new(Key(*key), as_of, &guard).days().add(*day);
+        }
+    }
+
+    fn add_cells(&self, entry: &Entry, cells: &[CellRow]) {
+        for CellRow { tag, raw } in cells {
+            let (group, rank) = Entry::split_tag(*tag);
+            if let Some(cell) = self.id(rank).and_then(|fetcher| entry.claim(group, fetcher)) {
+                let mut raw = raw.rescaled(self.scaling.scale, self.scaling.unit);
+                raw.newest_s = self.scaling.limit_s(raw.newest_s);
+                match self.how {
+                    CombineMode::Load { .. } => cell.absorb(&raw),
+                    CombineMode::Add => cell.add_remote(&raw),
+                    CombineMode::Subtract => cell.subtract_remote(&raw),
+                }
+            }
+        }
+    }
+
+    /// Adds what an entry has besides cells.
+    fn add_facts(&self, entry: &Entry, row: &EntryRow, breakers: &[BreakerRow]) {
+        let present = self.scaling.present;
+        for breaker in breakers {
+            if let Some(fetcher) = self.id(u64::from(breaker.fetcher))
+                && (present.is_some() || entry.breaker(fetcher).last < breaker.last)
+            {
+                let blocks = u8::try_from(breaker.blocks).unwrap_or(u8::MAX);
+                let last = present.map_or(breaker.last, |present| breaker.last.min(present));
+                entry.set_breaker(fetcher, Breaker { blocks, last });
+            }
+        }
+        for ((slots, side), shown) in slots_of(entry).into_iter().zip(row.signals) {
+            if let Some((tag, day)) = shown {
+                slots.set(side, self.signals.get(tag as usize).copied(), day);
+            }
+        }
+        if row.site != 0 {
+            entry.set_site(row.site);
+        }
+        // Relaxed: a counter that seeds a hash.
+        entry.attempts.fetch_add(row.attempts, Ordering::Relaxed);
+    }
+
+    fn add_days(&self, to: &Evidence, days: &[DayRow], as_of: Timestamp) {
+        let guard = to.guard();
+        for DayRow { key, day } in days {
+            match self.how {
+                CombineMode::Subtract => {
+                    if let Some(entry) = to.entry(Key(*key), &guard) {
+                        entry.days().subtract(*day);
+                    }
+                }
+                CombineMode::Load { .. } | CombineMode::Add => {
+                    to.entry_or_new(Key(*key), as_of, &guard).days().add(*day);
+                }
+            }
+        }
     }
 }
 
 /// Entries of an image with their cells and breakers.
 struct ImagePart<'i> {
-    how: CombineMode,
     entries: &'i [EntryRow],
     cells: &'i [CellRow],
     breakers: &'i [BreakerRow],
@@ -456,7 +477,22 @@ fn at(entries: &[SharedEntry], key: u64) -> Option<&Entry> {
     usize::try_from(key).ok().and_then(|index| entries.get(index)).map(|shared| &**shared)
 }
 
-impl EvidenceImage {
+impl EvidenceSnapshot {
+    /// Returns the time at which entries were checked for having faded.
+    pub fn as_of(&self) -> Timestamp {
+        self.as_of
+    }
+
+    /// Returns the half-life of the weights in milliseconds; `None` without weights.
+    pub fn half_life_ms(&self) -> Option<u64> {
+        self.decay.map(|decay| decay.half_life().as_millis() as u64)
+    }
+
+    /// Returns the number of keys.
+    pub fn keys(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Removes the entries and everything that belongs to them.
     pub(crate) fn clear_rows(&mut self) {
         self.entries.clear();

@@ -10,11 +10,11 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::evidence_image::{EntryAddress, EvidenceImage, FADED};
+use super::evidence_snapshot::{EntryAddress, EvidenceSnapshot, FADED};
 use super::host_signal_slots::SignalId;
 use super::{Evidence, Key};
 use crate::evidence::daily_block_counts::{DAYS_KEPT, day_number};
-use crate::evidence::evidence_image::{Absorber, DayRow};
+use crate::evidence::evidence_snapshot::{Absorber, CombineMode, DayRow};
 use fetchwise_types::registry::Registry;
 use fetchwise_types::time::Timestamp;
 
@@ -33,9 +33,9 @@ impl Evidence {
         as_of: Timestamp,
         seen: &[String],
         threads: usize,
-        f: impl Fn(&EvidenceImage) -> T + Sync,
-    ) -> (EvidenceImage, Vec<T>) {
-        let mut image = EvidenceImage { decay: Some(self.decay()), as_of, ..EvidenceImage::default() };
+        f: impl Fn(&EvidenceSnapshot) -> T + Sync,
+    ) -> (EvidenceSnapshot, Vec<T>) {
+        let mut image = EvidenceSnapshot { decay: Some(self.decay()), as_of, ..EvidenceSnapshot::default() };
         let places = self.add_signals(&mut image);
         self.add_fixed(&mut image);
         let mut keys: Vec<u64> = self.entries.keys(&self.guard()).copied().collect();
@@ -44,7 +44,7 @@ impl Evidence {
         let next = AtomicUsize::new(0);
         let work = || {
             let (mut done, mut names) = (Vec::new(), BTreeSet::new());
-            let mut group = EvidenceImage { decay: image.decay, as_of, ..EvidenceImage::default() };
+            let mut group = EvidenceSnapshot { decay: image.decay, as_of, ..EvidenceSnapshot::default() };
             // Relaxed: each index is taken once, and what it stands for does not change.
             while let Some((index, keys)) =
                 Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, groups.get(index)?)))
@@ -79,7 +79,7 @@ impl Evidence {
     }
 
     /// Replaces the rows of `group` with those of these keys.
-    fn read_group(&self, group: &mut EvidenceImage, keys: &[u64], places: &[u32]) {
+    fn read_group(&self, group: &mut EvidenceSnapshot, keys: &[u64], places: &[u32]) {
         group.clear_rows();
         let (down, days_from) = (self.decay().down(group.as_of), oldest(group.as_of));
         let slot = |slot: Option<(SignalId, u16)>| self.slot_row(slot, places);
@@ -101,7 +101,7 @@ impl Evidence {
 
     /// Returns whether an image has an entry of this domain, or of the site of that name.
     pub(crate) fn is_in_image(&self, domain: &str, as_of: Timestamp) -> bool {
-        let mut group = EvidenceImage { as_of, ..EvidenceImage::default() };
+        let mut group = EvidenceSnapshot { as_of, ..EvidenceSnapshot::default() };
         self.read_group(&mut group, &[Key::domain(domain).bits()], &[]);
         !group.entries.is_empty()
     }
@@ -110,18 +110,18 @@ impl Evidence {
     /// of a group, with the fetchers and signals of the image; `keys` is their number in all groups.
     pub(crate) fn absorb_groups<G: Sync>(
         &self,
-        (image, groups, keys): (&EvidenceImage, &[G], usize),
+        (image, groups, keys): (&EvidenceSnapshot, &[G], usize),
         registry: &Registry,
         present: Timestamp,
-        read: impl Fn(&G, &mut EvidenceImage) + Sync,
+        read: impl Fn(&G, &mut EvidenceSnapshot) + Sync,
     ) {
         self.reserve(keys);
         self.absorb(image, registry, present);
-        let Some(absorber) = Absorber::of(self, image, registry, present) else { return };
+        let Some(absorber) = Absorber::new(self, image, registry, CombineMode::Load { present }) else { return };
         let next = AtomicUsize::new(0);
         let work = || {
             let (fetchers, signals) = (image.fetchers.clone(), image.signals.clone());
-            let mut rows = EvidenceImage { as_of: image.as_of, fetchers, signals, ..EvidenceImage::default() };
+            let mut rows = EvidenceSnapshot { as_of: image.as_of, fetchers, signals, ..EvidenceSnapshot::default() };
             // Relaxed: as above.
             while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
                 rows.clear_rows();
