@@ -11,6 +11,7 @@ use crate::commands::fetch::end_report::EndReport;
 use crate::commands::fetch::eta::RemainingTime;
 use crate::commands::fetch::hints;
 use crate::commands::fetch::input_position::InputPosition;
+use crate::commands::fetch::paused_links::PauseSummary;
 use crate::commands::fetch::progress::{Progress, StatusTimer};
 use crate::commands::fetch::result_json::{ReportJson, shown_url};
 use crate::commands::fetch::result_text::text;
@@ -231,8 +232,8 @@ impl<'o> ResultDisplay<'o> {
     }
 
     /// Updates the progress: the live region, or a status line per minute.
-    pub(super) fn update(&mut self, remaining: RemainingTime, waiting: usize) {
-        (self.progress.remaining, self.progress.waiting) = (remaining, waiting);
+    pub(super) fn update(&mut self, remaining: RemainingTime, paused: Option<PauseSummary>, at: Timestamp) {
+        (self.progress.remaining, self.progress.paused, self.progress.now) = (remaining, paused, at);
         let sum = &self.sum;
         let finished = sum.delivered + sum.missing + sum.not_delivered();
         let now = Instant::now();
