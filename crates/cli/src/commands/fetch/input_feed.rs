@@ -336,7 +336,8 @@ impl Reader {
 
 /// Returns the number of items, including comments, for the progress bar.
 fn total(args: &FetchArgs) -> Option<u64> {
-    if args.urls.iter().any(|url| url == "-") || args.input.as_deref().is_some_and(is_stdin) {
+    // How much a work queue holds is known once it was read, and changes.
+    if args.queue.is_some() || args.urls.iter().any(|url| url == "-") || args.input.as_deref().is_some_and(is_stdin) {
         return None;
     }
     let lines = args.input.as_deref().map_or(Ok(0), count_lines).ok()?;

@@ -73,6 +73,8 @@ pub(super) struct Scheduler<'o> {
     pub(super) run_log: RunLog,
     /// Whether the command has a list of links.
     pub(super) is_list: bool,
+    /// The work queue that the links come from.
+    pub(super) queue: Option<String>,
     pub(super) shutdown: Shutdown,
     pub(super) frontier: Frontier,
     pub(super) open: JoinSet<Fetched>,
@@ -129,9 +131,9 @@ impl Scheduler<'_> {
         let feed = self.feed;
         feed.stop().await;
         let now = self.pipeline.selector().now();
-        let Self { resume, show, fail_on, is_list, run_log, pipeline, .. } = self;
+        let Self { resume, show, fail_on, is_list, queue, run_log, pipeline, .. } = self;
         let cost = CostReport::new(&run_log, &show.sum, pipeline.selector(), now);
-        let sum = show.finish(&EndReport { now, is_list, is_complete: interrupted.is_none(), cost });
+        let sum = show.finish(&EndReport { now, is_list, queue, is_complete: interrupted.is_none(), cost });
         match interrupted {
             Some(Interruption::Requested) => {
                 return Err(
