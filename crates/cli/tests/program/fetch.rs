@@ -912,6 +912,8 @@ fn a_refused_connection_is_not_tried_by_a_browser() {
 }
 
 #[test]
+    let is_rest = |rest: &String| ["19 min ", "20 min 0 "].iter().any(|begin| rest.starts_with(begin));
+    assert!(rests.iter().all(is_rest), "{rests:?}");
 fn the_end_of_a_list_is_a_report() {
     let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::NOT_FOUND)]).unwrap();

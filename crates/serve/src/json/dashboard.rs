@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{FleetJson, HostJson, PaceJson, StatsJson};
+use crate::crawl_progress::CrawlFigures;
 use crate::time_series::SeriesWindow;
 use fetchwise::analytics::Importance;
 
@@ -21,6 +22,8 @@ pub(crate) struct BoardJson<'a> {
     pub(crate) complete: bool,
     pub(crate) range: &'static str,
     pub(crate) attention: AttentionJson,
+    /// None if no crawl runs alongside the server.
+    pub(crate) crawl: Option<CrawlJson>,
     pub(crate) series: SeriesJson<'a>,
     /// The cost of a request by the cheapest browser; none without a browser.
     pub(crate) browser_request_cost: Option<f64>,
@@ -37,6 +40,44 @@ pub(crate) struct BoardJson<'a> {
 }
 
 /// Figures by period, each list in the order of time; the last period is incomplete.
+/// How far the crawl alongside the server is.
+#[derive(Debug, Serialize)]
+pub(crate) struct CrawlJson {
+    /// The number of links; none if it is unknown.
+    total: Option<u64>,
+    /// The number of finished links, with those of an earlier run.
+    done: u64,
+    /// The number of links that are not finished; none if it is unknown.
+    left: Option<u64>,
+    /// Finished links per second.
+    rate: Option<f64>,
+    /// The time for the links that wait for no pause.
+    seconds_left: Option<u64>,
+    paused_links: u64,
+    /// The number of hosts of paused links.
+    paused_hosts: u64,
+    /// The end of the first pause.
+    next_pause_end: Option<String>,
+    /// The end of the last pause.
+    last_pause_end: Option<String>,
+}
+
+impl From<CrawlFigures> for CrawlJson {
+    fn from(of: CrawlFigures) -> Self {
+        Self {
+            total: of.total,
+            done: of.done,
+            left: of.left,
+            rate: of.rate,
+            seconds_left: of.remaining.map(|left| left.as_secs()),
+            paused_links: of.paused_links,
+            paused_hosts: of.paused_hosts,
+            next_pause_end: of.next_pause_end.map(rfc3339::format_time),
+            last_pause_end: of.last_pause_end.map(rfc3339::format_time),
+        }
+    }
+}
+
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct SeriesJson<'a> {
     /// The start of the first period, in seconds since 1970.

@@ -161,6 +161,15 @@ impl InputFeed {
         }
     }
 
+    /// Returns the number of links of the work queue without a result, at all nodes; none for any other input.
+    pub(super) fn queue_left(&self) -> Option<u64> {
+        match &self.from {
+            FeedSource::Reader(_) => None,
+            #[cfg(feature = "fleet")]
+            FeedSource::Queue(queue) => queue.left(),
+        }
+    }
+
     /// Returns whether the links come from a work queue, which remembers what is done.
     pub(super) fn is_queue(&self) -> bool {
         match &self.from {

@@ -167,6 +167,7 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
             is_browser_reported: false,
             estimator: eta::Estimator::default(),
             metrics,
+            crawl: dashboard.as_ref().map(|dashboard| dashboard.crawl.clone()),
         };
         let ended = scheduler.run().await;
         let (health, lost) = (crawler.journal.health(), crawler.journal.lost());

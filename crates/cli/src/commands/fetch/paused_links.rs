@@ -67,8 +67,7 @@ impl<T> PausedLinks<T> {
 
     /// Returns the number of links and hosts, and the ends of their pauses; none without a link.
     pub(super) fn summary(&self) -> Option<PauseSummary> {
-        let (((first_end, _), _), ((last_end, _), _)) =
-            (self.links.first_key_value()?, self.links.last_key_value()?);
+        let (((first_end, _), _), ((last_end, _), _)) = (self.links.first_key_value()?, self.links.last_key_value()?);
         let (links, hosts) = (self.links.len(), self.hosts.len());
         Some(PauseSummary { links, hosts, first_end: *first_end, last_end: *last_end })
     }

@@ -14,6 +14,7 @@ use crate::terminal::live_region;
 use crate::terminal::output::counted;
 use crate::terminal::pace_text::{countdown, rate, short_time, span};
 use fetchwise::time::Timestamp;
+use fetchwise_serve::CrawlFigures;
 
 /// The time over which the rate of results is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(15);
@@ -55,6 +56,8 @@ impl StatusTimer {
 pub(super) struct Progress {
     /// The number of links, if known.
     pub(super) total: Option<u64>,
+    /// The number of links that a work queue still has, at all nodes; none without a queue.
+    pub(super) queue_left: Option<u64>,
     /// The number of finished links, with those of an earlier run.
     pub(super) done: u64,
     /// The remaining time of the links that wait for no pause.
@@ -89,6 +92,16 @@ impl Progress {
         (seconds > 0.5 && after > before).then(|| (after - before) as f64 / seconds)
     }
 
+    /// Returns the time for the links that wait for no pause: from the paces of their hosts, or else from the rate of
+    /// results. None if neither is known or no such link is left.
+    fn left(&self) -> Option<Duration> {
+        self.remaining.left.or_else(|| {
+            let paused = self.paused.map_or(0, |paused| paused.links as u64);
+            let links = self.total?.checked_sub(self.done + paused).filter(|links| *links > 0)?;
+            Some(Duration::from_secs_f64((links as f64 / self.rate()?).clamp(1.0, 1e9)))
+        })
+    }
+
     /// Returns the counts and the remaining time: `1,259/2,000  42/s  5 min left, then paused links of 3 hosts until
     /// 06:56Z`.
     fn figures(&self) -> Vec<String> {
@@ -97,6 +110,7 @@ impl Progress {
             Some(total) => format!("{done}/{}", HumanCount(total)),
             None => format!("{done} done"),
         }];
+        figures.extend(self.queue_left.map(|left| format!("{} left in the queue", HumanCount(left))));
         figures.extend(self.rate().map(rate));
         figures.extend(self.remaining_text());
         figures
@@ -105,7 +119,7 @@ impl Progress {
     /// Returns the remaining time as text; none if nothing is known of it. While a pause is all that is left, it counts
     /// down to the next trial.
     fn remaining_text(&self) -> Option<String> {
-        let left = self.remaining.left.map(|left| format!("{} left", span(left)));
+        let left = self.left().map(|left| format!("{} left", span(left)));
         let Some(paused) = self.paused else { return left };
         let last = short_time(paused.last_end, self.now);
         let hosts = counted(paused.hosts, "host", "hosts");
@@ -116,6 +130,20 @@ impl Progress {
                 format!("paused links of {hosts}, next trial in {next}, last at {last}")
             }
         })
+    }
+
+    /// Returns the same for the dashboard.
+    pub(super) fn crawl_figures(&self) -> CrawlFigures {
+        let mut figures = CrawlFigures::default();
+        (figures.total, figures.done) = (self.total, self.done);
+        let left = self.total.map(|total| total.saturating_sub(self.done));
+        figures.left = left.or(self.queue_left);
+        (figures.rate, figures.remaining) = (self.rate(), self.left());
+        if let Some(paused) = self.paused {
+            (figures.paused_links, figures.paused_hosts) = (paused.links as u64, paused.hosts as u64);
+            (figures.next_pause_end, figures.last_pause_end) = (Some(paused.first_end), Some(paused.last_end));
+        }
+        figures
     }
 
     /// Returns the lines of the live region for a terminal of this width.
@@ -184,8 +212,7 @@ mod tests {
         let now = Timestamp::from_millis(1_790_000_000_000);
         let [first_end, last_end] = [400, 795].map(|seconds| now.saturating_add(Duration::from_secs(seconds)));
         let paused = Some(PauseSummary { links: 244, hosts: 3, first_end, last_end });
-        let mut progress =
-            Progress { total: Some(2_000), done: 1_259, remaining, paused, now, ..Progress::default() };
+        let mut progress = Progress { total: Some(2_000), done: 1_259, remaining, paused, now, ..Progress::default() };
         let begun = Instant::now();
         progress.measure(1_000, begun);
         progress.measure(1_259, begun + Duration::from_secs(6));
@@ -228,7 +255,10 @@ mod tests {
         let idle = |at| of(None, both, at).unwrap();
         assert_eq!(idle(0), "paused links of 3 hosts, next trial in 6 min 40 s, last at 14:26:35Z");
         assert_eq!(idle(1), "paused links of 3 hosts, next trial in 6 min 39 s, last at 14:26:35Z");
-        assert_eq!(of(None, Some((1, 1, 9, 9)), 0), some("paused links of 1 host, next trial in 9 s, last at 14:13:29Z"));
+        assert_eq!(
+            of(None, Some((1, 1, 9, 9)), 0),
+            some("paused links of 1 host, next trial in 9 s, last at 14:13:29Z")
+        );
         assert_eq!(of(None, None, 0), None);
         let text = |first, last| {
             PauseSummary { links: 294, hosts: 2, first_end: after(first), last_end: after(last) }.text(now)
@@ -236,6 +266,20 @@ mod tests {
         assert_eq!(text(400, 400), "294 paused URLs of 2 hosts until 14:20:00Z");
         let two = "294 paused URLs of 2 hosts: the first pause ends at 14:20:00Z, the last at 2026-09-22T18:00:00Z";
         assert_eq!(text(400, 100_000), two);
+    }
+
+    #[test]
+    fn without_a_pace_the_rate_of_results_gives_the_remaining_time() {
+        let (mut progress, _) = progress();
+        progress.remaining = RemainingTime::default();
+        // 741 links less 244 paused ones, at 259 in six seconds.
+        assert_eq!(progress.left().map(|left| left.as_secs()), Some(11));
+        progress.done = 1_755;
+        assert_eq!(progress.left(), Some(Duration::from_secs(1)), "the last link is being fetched");
+        progress.done = 1_756;
+        assert_eq!(progress.left(), None);
+        progress.total = None;
+        assert_eq!(progress.left(), None);
     }
 
     #[test]
@@ -249,6 +293,16 @@ mod tests {
         // A run that was stopped for a while catches up with one line.
         assert!(timer.is_due(begun + seconds(4 * 3600)) && timer.take(begun + seconds(4 * 3600)));
         assert!(!timer.take(begun + seconds(4 * 3600 + 239)));
+    }
+
+    #[test]
+    fn a_work_queue_has_no_total_and_says_what_is_left() {
+        let (mut progress, totals) = progress();
+        (progress.total, progress.queue_left, progress.remaining.left) = (None, Some(1_205), None);
+        let status = progress.status(&totals);
+        let begin = "1,259 done, 1,205 left in the queue, 43/s, paused links of 3 hosts, next trial in 6 min 40 s, ";
+        assert!(status.starts_with(begin), "{status}");
+        assert_eq!(progress.crawl_figures().left, Some(1_205));
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::terminal::pace_text::span;
 use fetchwise::heuristic::url::without_user;
 use fetchwise::pipeline::{CrawlDelayCut, Report};
 use fetchwise::time::Timestamp;
+use fetchwise_serve::CrawlFigures;
 
 /// The error type of an invalid line of input.
 const INVALID_LINE: &str = "invalid_line";
@@ -240,9 +241,19 @@ impl<'o> ResultDisplay<'o> {
         self.progress.measure(finished, now);
         if self.region.is_visible() {
             self.region.draw(&self.progress.lines(sum, self.region.width(), self.is_utf8));
-        } else if self.lines != Lines::None && self.status.take(now) {
+        } else if self.options.is_list && self.lines != Lines::None && self.status.take(now) {
             note_styled(self.progress.status(sum));
         }
+    }
+
+    /// Returns the progress for the dashboard.
+    pub(super) fn figures(&self) -> CrawlFigures {
+        self.progress.crawl_figures()
+    }
+
+    /// Sets the number of links that the work queue still has.
+    pub(super) fn set_queue_left(&mut self, left: Option<u64>) {
+        self.progress.queue_left = left;
     }
 
     /// Returns the number of remaining results, if known.

@@ -41,7 +41,7 @@ use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::plain;
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::pipeline::{Link, LinkSlot, LinkSlots, Pipeline, Report};
-use fetchwise::time::Timestamp;
+use fetchwise_serve::CrawlProgress;
 use totals::Totals;
 
 /// How many times the number of slots are started links, with those that wait in the middle of a visit.
@@ -89,6 +89,8 @@ pub(super) struct Scheduler<'o> {
     pub(super) estimator: Estimator,
     /// The endpoint that receives the counts.
     pub(super) metrics: Option<MetricsEndpoint>,
+    /// The progress that the dashboard shows.
+    pub(super) crawl: Option<CrawlProgress>,
 }
 
 /// A link in progress.
@@ -281,7 +283,7 @@ impl Scheduler<'_> {
 
     /// Shows the remaining time, from the paces of hosts with waiting links and from the pauses.
     fn update_remaining_time(&mut self) {
-        if !self.show.shows_progress() {
+        if !self.show.shows_progress() && self.crawl.is_none() {
             return;
         }
         let read = (self.frontier.len() + self.open.len() + self.paused.len()) as u64;
@@ -290,7 +292,16 @@ impl Scheduler<'_> {
         let pace = self.pipeline.selector().pace();
         let hosts = self.frontier.hosts();
         let remaining = pace.map(|pace| self.estimator.estimate(pace, hosts, unread, now, std::time::Instant::now()));
-        self.show.update(remaining.unwrap_or_default(), self.paused.summary(), now);
+        let mut remaining = remaining.unwrap_or_default();
+        if self.feed.is_queue() {
+            // The links here are a part of the queue, and other nodes fetch the rest.
+            remaining.left = None;
+            self.show.set_queue_left(self.feed.queue_left());
+        }
+        self.show.update(remaining, self.paused.summary(), now);
+        if let Some(crawl) = &self.crawl {
+            crawl.set(self.show.figures());
+        }
     }
 
     /// Puts links whose pause is over back into the frontier.
