@@ -468,6 +468,42 @@ fn a_paused_link_says_for_how_long() {
 }
 
 #[test]
+fn a_pause_is_explained_with_what_it_covers_its_cause_and_its_number() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::FORBIDDEN), (OTHER, Site::FORBIDDEN)]).unwrap();
+    place.write("c.toml", "[backoff]\nblocked_base = \"20m\"\nhost_block_threshold = 3\n");
+    let config = ["--config", "c.toml"];
+    let explain = |url: &str, json: bool| {
+        let json = if json { &["--json"][..] } else { &[] };
+        place.run(&[&["explain", url, "--no-browser"], &config[..], json].concat())
+    };
+    // One blocked link pauses itself; a fragment makes it no other link.
+    let link = origin.url(HOST, "/a");
+    place.run(&fetch(&[&[&*link], &config[..]].concat()));
+    let pause = &explain(&format!("{link}#top"), true).one()["pause"];
+    assert_eq!((&pause["scope"], &pause["name"]), (&"link".into(), &link.into()), "{pause}");
+    assert_eq!((&pause["cause"]["error_type"], &pause["cause"]["http_status"]), (&"blocked_403".into(), &403.into()));
+    let text = explain(&origin.url(HOST, "/a"), false).stdout;
+    assert!(
+        text.contains("1. ") && text.contains("this link is paused: blocked_403, status 403, by direct_access at 20")
+    );
+    // The other links of its host are free.
+    assert_eq!(explain(&origin.url(HOST, "/b"), true).one().get("pause"), None);
+    // Three blocked links pause their host.
+    let urls: Vec<String> = (0..3).map(|n| origin.url(OTHER, &format!("/{n}"))).collect();
+    let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+    place.run(&fetch(&[&urls[..], &config[..], &["--concurrency", "1"]].concat()));
+    let fresh = origin.url(OTHER, "/fresh");
+    let explained = explain(&fresh, true).one();
+    let pause = &explained["pause"];
+    assert_eq!((&pause["scope"], &pause["name"], &pause["times"]), (&"host".into(), &OTHER.into(), &1.into()));
+    assert_eq!((&pause["until"], &pause["cause"]["fetcher"]), (&explained["paused_until"], &"direct_access".into()));
+    let text = explain(&fresh, false).stdout;
+    let want = format!("the host {OTHER} is paused: blocked_403, status 403, by direct_access at 20");
+    assert!(text.contains("its host is paused for ") && text.contains(&want), "{text}");
+}
+
+#[test]
 fn pauses_outlive_the_process() {
     let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::RateLimited { retry_after: "3600".to_owned(), free: 0 })]).unwrap();
@@ -870,13 +906,14 @@ fn a_terminal_counts_down_to_the_next_trial_while_pauses_are_all_that_is_left() 
         let rest = |after: &str| after.split_once(", last at ").map(|(rest, _)| rest.to_owned());
         rests = text.split("paused links of 1 host, next trial in ").skip(1).filter_map(rest).collect();
     }
-    assert!(rests.iter().all(|rest| rest.starts_with("19 min ") && rest.ends_with(" s")), "{rests:?}");
     // Ctrl-C.
     child.stdin.take().unwrap().write_all(b"\x03").unwrap();
     terminal.read_to_end(&mut shown).unwrap();
     child.wait().unwrap();
     let text = without_escapes(&String::from_utf8_lossy(&shown));
     assert!(!text.contains("waiting 0 s") && text.contains("interrupted"), "{text}");
+    let is_rest = |rest: &String| ["19 min ", "20 min 0 "].iter().any(|begin| rest.starts_with(begin));
+    assert!(rests.iter().all(is_rest), "{rests:?}");
 }
 
 /// Returns `text` without escape sequences.
@@ -912,8 +949,6 @@ fn a_refused_connection_is_not_tried_by_a_browser() {
 }
 
 #[test]
-    let is_rest = |rest: &String| ["19 min ", "20 min 0 "].iter().any(|begin| rest.starts_with(begin));
-    assert!(rests.iter().all(is_rest), "{rests:?}");
 fn the_end_of_a_list_is_a_report() {
     let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::NOT_FOUND)]).unwrap();

@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use super::{FleetJson, HostJson, PaceJson, StatsJson};
+use super::{FleetJson, HostJson, PaceJson, PauseCause, StatsJson};
 use crate::crawl_progress::CrawlFigures;
 use crate::time_series::SeriesWindow;
 use fetchwise::analytics::Importance;
+use fetchwise::rfc3339;
 
 /// The whole response.
 #[derive(Debug, Serialize)]
@@ -21,9 +22,9 @@ pub(crate) struct BoardJson<'a> {
     /// Whether the figures include the attempts that were in the log at the start.
     pub(crate) complete: bool,
     pub(crate) range: &'static str,
-    pub(crate) attention: AttentionJson,
     /// None if no crawl runs alongside the server.
     pub(crate) crawl: Option<CrawlJson>,
+    pub(crate) attention: AttentionJson,
     pub(crate) series: SeriesJson<'a>,
     /// The cost of a request by the cheapest browser; none without a browser.
     pub(crate) browser_request_cost: Option<f64>,
@@ -39,7 +40,6 @@ pub(crate) struct BoardJson<'a> {
     pub(crate) fleet: Option<FleetJson>,
 }
 
-/// Figures by period, each list in the order of time; the last period is incomplete.
 /// How far the crawl alongside the server is.
 #[derive(Debug, Serialize)]
 pub(crate) struct CrawlJson {
@@ -78,6 +78,7 @@ impl From<CrawlFigures> for CrawlJson {
     }
 }
 
+/// Figures by period, each list in the order of time; the last period is incomplete.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct SeriesJson<'a> {
     /// The start of the first period, in seconds since 1970.
@@ -171,15 +172,6 @@ pub(crate) enum AttentionItem {
     Paused { host: String, until: String, times_paused: u8, cause: Option<PauseCause> },
     /// A host that gets less than a request in ten seconds.
     Slow { host: String, pace: Box<PaceJson> },
-}
-
-/// The attempt that made a host blocked.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct PauseCause {
-    pub(crate) error_type: Option<String>,
-    pub(crate) http_status: Option<u16>,
-    pub(crate) fetcher: String,
-    pub(crate) at: String,
 }
 
 /// One domain, with its figures over time.

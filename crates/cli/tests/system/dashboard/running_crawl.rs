@@ -93,7 +93,7 @@ fn the_one_host_in_trouble_stands_first_when_the_page_of_a_running_crawl_opens()
     println!("the host is on the page {} ms after it was opened", seen.as_millis());
     let first = text(&mut chrome, "#alerts li:first-child");
     assert!(first.starts_with(&format!("Paused{refusing} is paused for ")), "{first}");
-    assert!(first.contains(": blocked_403 (status 403) by direct_access at "), "{first}");
+    assert!(first.contains(": blocked_403, status 403, by direct_access at "), "{first}");
     assert_eq!(text(&mut chrome, "#attention-title"), "Needs attention (1)");
     let bottom = chrome.eval("document.querySelector('#alerts li').getBoundingClientRect().bottom");
     assert!(bottom.as_f64().unwrap() < 900.0, "it is on the first screen: {bottom}");
