@@ -297,7 +297,8 @@ pub trait WorkQueues: Send + Sync {
     /// Returns what an operator sees of the queue. Its parts may be of different moments.
     fn statistics<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<QueueStatistics, TransportError>>;
 
-    /// Removes all links, also those that are delivered, and forgets their ids. Returns their number.
+    /// Removes all links, also those that are delivered. Returns their number. Their ids are known for the rest of their
+    /// hour.
     fn purge<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<u64, TransportError>>;
 }
 

@@ -134,7 +134,7 @@ pub(crate) struct EnqueueArgs {
 /// Show how many links of a work queue are left, in progress and at which node, and how old the oldest is
 ///
 /// A link is in progress while a node has it and has not written its result. With --purge the queue is emptied instead.
-/// Nodes still fetch the links that they have.
+/// Nodes still fetch the links that they have, and a link that was put there within the last hour stays a duplicate.
 #[derive(Debug, Args)]
 pub(crate) struct QueueArgs {
     /// Show this queue

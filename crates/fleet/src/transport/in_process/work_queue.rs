@@ -55,7 +55,6 @@ impl WorkQueue {
         let count = self.links.len() as u64;
         self.links.clear();
         self.times.clear();
-        self.ids.clear();
         self.acknowledged.clear();
         count
     }
