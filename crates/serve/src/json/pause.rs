@@ -21,13 +21,13 @@ impl PauseCause {
     /// Creates the cause from the attempt.
     pub fn new(attempt: &Attempt) -> Self {
         let error_type = attempt.error_type.as_ref().map(ErrorType::name);
-        let status = attempt.http_status.map_or_else(String::new, |status| format!("status {status}, "));
+        let status = attempt.http_status.map_or_else(String::new, |status| format!(", status {status},"));
         Self {
             error_type: error_type.map(str::to_owned),
             http_status: attempt.http_status,
             fetcher: attempt.fetcher.clone(),
             at: rfc3339::format(attempt.attempted_at),
-            text: format!("{}, {status}by {}", error_type.unwrap_or("failed"), attempt.fetcher),
+            text: format!("{}{status} by {}", error_type.unwrap_or("failed"), attempt.fetcher),
         }
     }
 
