@@ -52,12 +52,12 @@ pub struct PauseJson {
 }
 
 impl PauseJson {
-    /// Creates the pause of a host, which is the `times`th in a row.
+    /// Creates the pause of a host, which is number `times` in a row.
     pub fn of_host(name: &str, until: Timestamp, times: u8, cause: Option<PauseCause>) -> Self {
         Self { scope: "host", name: name.to_owned(), until: rfc3339::format_time(until), times, cause }
     }
 
-    /// Creates the pause of a link after so many failed fetches in a row.
+    /// Creates the pause of a link after this number of failed fetches in a row.
     pub fn of_link(name: &str, until: Timestamp, times: u8, cause: Option<PauseCause>) -> Self {
         Self { scope: "link", name: name.to_owned(), until: rfc3339::format_time(until), times, cause }
     }
