@@ -35,7 +35,7 @@ macro_rules! files {
     };
 }
 
-static FILES: [File; 19] = files![
+static FILES: [File; 20] = files![
     "index.html": HTML,
     "style.css": STYLE,
     "icon.svg": "image/svg+xml",
@@ -44,6 +44,7 @@ static FILES: [File; 19] = files![
     "app.js": SCRIPT,
     "attention.js": SCRIPT,
     "chart.js": SCRIPT,
+    "crawl.js": SCRIPT,
     "domain.js": SCRIPT,
     "explain.js": SCRIPT,
     "fleet.js": SCRIPT,

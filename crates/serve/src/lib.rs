@@ -7,6 +7,8 @@
 //! [`json`] owns the fields of all responses; the commands use the same. `auth` admits requests, `request_origin` reads what they address, `listener` accepts
 //! connections, `attempt_sink` knows what is in the log, `time_series` has its figures over time, `fleet_membership`
 //! is the interface to a fleet, `signing` that to an identity, `public` is the listener for what an agent publishes,
+//! `crawl_progress` is the interface to a crawl.
+//! `pause_cause` finds why a host or link is paused.
 //! `assets` has the dashboard's files, and `routes` has a file per group of routes.
 //! `docs/reference/http-api.md` is the reference.
 //!
@@ -18,6 +20,7 @@ mod attempt_id_set;
 mod attempt_sink;
 mod auth;
 mod connections;
+mod crawl_progress;
 mod dashboard_cache;
 mod fleet_membership;
 mod follow;
@@ -27,6 +30,7 @@ mod json_response;
 mod listener;
 mod metrics;
 mod options;
+mod pause_cause;
 mod problem;
 mod public;
 mod request_body;
@@ -41,11 +45,13 @@ mod unavailable_fetchers;
 mod visits;
 mod write_timeout;
 
+pub use crawl_progress::{CrawlFigures, CrawlProgress};
 pub use fleet_membership::{Membership, MembershipFuture};
 pub use metrics::FAMILIES;
 pub use metrics::crawl_endpoint::{CRAWL_FAMILIES, Crawl, Exporter};
 pub use metrics::fleet::FLEET_FAMILIES;
 pub use options::Options;
+pub use pause_cause::{Paused, pause_cause};
 pub use public::{PublicDocument, PublicSite, Publisher};
 pub use server::{Handle, Parts, Server, while_loading};
 pub use signing::{RequestSigner, SignatureHeaders, Unsigned};

@@ -16,6 +16,7 @@ use super::state::State;
 use super::token::Tokens;
 use crate::attempt_sink::AttemptStore;
 use crate::auth::Auth;
+use crate::crawl_progress::CrawlProgress;
 use crate::fleet_membership::Membership;
 use crate::follow::follow;
 use crate::followed_log::FollowedLog;
@@ -117,6 +118,13 @@ impl Server {
     #[must_use]
     pub fn in_fleet(self, fleet: Arc<dyn Membership>) -> Self {
         self.state.join(fleet);
+        self
+    }
+
+    /// Makes the dashboard show the progress of the crawl that runs alongside the server.
+    #[must_use]
+    pub fn of_crawl(self, crawl: CrawlProgress) -> Self {
+        self.state.accompany(crawl);
         self
     }
 

@@ -13,6 +13,7 @@ use super::problem::Problem;
 use super::visits::Visits;
 use crate::attempt_sink::AttemptStore;
 use crate::auth::Auth;
+use crate::crawl_progress::{CrawlFigures, CrawlProgress};
 use crate::dashboard_cache::DashboardCache;
 use crate::fleet_membership::Membership;
 use crate::followed_log::FollowedLog;
@@ -46,6 +47,7 @@ pub(crate) struct State {
     /// The cache of the dashboard.
     pub(crate) dashboard: DashboardCache,
     fleet: OnceLock<Arc<dyn Membership>>,
+    crawl: OnceLock<CrawlProgress>,
     signer: OnceLock<Arc<dyn RequestSigner>>,
     /// The limits for clients.
     pub(crate) options: Arc<Options>,
@@ -91,6 +93,7 @@ impl State {
             guard,
             followed,
             fleet: OnceLock::new(),
+            crawl: OnceLock::new(),
             signer: OnceLock::new(),
             bodies: Bodies::new(&options),
             options: Arc::new(options),
@@ -120,6 +123,16 @@ impl State {
     /// Sets the fleet of the node; only the first call has an effect.
     pub(crate) fn join(&self, fleet: Arc<dyn Membership>) {
         let _ = self.fleet.set(fleet);
+    }
+
+    /// Returns how far the crawl alongside the server is; none without one.
+    pub(crate) fn crawl(&self) -> Option<CrawlFigures> {
+        self.crawl.get().and_then(CrawlProgress::get)
+    }
+
+    /// Sets the crawl alongside the server; only the first call has an effect.
+    pub(crate) fn accompany(&self, crawl: CrawlProgress) {
+        let _ = self.crawl.set(crawl);
     }
 
     /// Returns the signer of requests that clients make, if any.

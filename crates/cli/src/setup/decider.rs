@@ -15,13 +15,14 @@ use crate::terminal::pace_text::pause;
 use fetchwise::attempt::Hint;
 use fetchwise::decision::Decision;
 use fetchwise::heuristic::Heuristic;
-use fetchwise::heuristic::url::{MAX_URL_BYTES, parse};
+use fetchwise::heuristic::url::{MAX_URL_BYTES, domain_of, identity, parse};
 use fetchwise::journal::LoadReport;
 use fetchwise::registry::{FetcherId, FetcherSet, FetcherSpec};
 use fetchwise::router::{RouteError, Routed, Router};
 use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::unknown_name::UnknownName;
-use fetchwise_serve::json::{DecisionJson, ProblemJson, Unavailable};
+use fetchwise_serve::json::{DecisionJson, PauseJson, ProblemJson, Unavailable};
+use fetchwise_serve::{Paused, pause_cause};
 
 /// The inputs of a decision besides URL and evidence.
 #[derive(Clone, Debug, Args)]
@@ -178,9 +179,30 @@ impl<'s> Decider<'s> {
         SelectContext { excluded, ..self.context_with_all(url) }
     }
 
+    /// Returns what of `url` is paused, why and how often; none if the decision is not to wait. Reads the log.
+    pub(crate) fn pause(&self, url: &Url, decided: &LocalDecision) -> Result<Option<PauseJson>, Failure> {
+        let Decision::Paused { until, host: is_host } = decided.routed.decision else { return Ok(None) };
+        let (dir, now) = (self.settings.data_dir()?, self.selector.now());
+        let date = self.settings.clock.date_of(now);
+        Ok(Some(if is_host {
+            let host = domain_of(url.host_str().unwrap_or_default());
+            let paused = self.selector.paused_hosts(now).into_iter().find(|of| of.domain == host);
+            let cause = pause_cause(&dir, Paused::Host(host), date)?;
+            PauseJson::of_host(host, until, paused.map_or(0, |of| of.times), cause)
+        } else {
+            let link = self.link_name(url);
+            let failed = self.loaded.links.get(link).map_or(0, |link| link.risk_level);
+            PauseJson::of_link(link, until, failed, pause_cause(&dir, Paused::Link(link), date)?)
+        }))
+    }
+
+    fn link_name<'n>(&'n self, url: &'n Url) -> &'n str {
+        self.link.as_deref().unwrap_or_else(|| identity(url))
+    }
+
     /// Returns the same context with every candidate.
     fn context_with_all(&self, url: &Url) -> SelectContext<'_> {
-        let name = self.link.as_deref().unwrap_or(url.as_str());
+        let name = self.link_name(url);
         let link = self.loaded.links.get(name).copied().unwrap_or_default();
         SelectContext {
             link,

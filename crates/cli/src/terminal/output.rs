@@ -9,6 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anstyle::{AnsiColor, Style};
+use indicatif::HumanCount;
 use serde::Serialize;
 
 use crate::terminal::exit::Failure;
@@ -172,6 +173,11 @@ fn is_deceptive(c: char) -> bool {
     matches!(c,
         '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
         | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Returns a count with its noun: `1 host`, `2,705 hosts`.
+pub(crate) fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{} {}", HumanCount(count as u64), if count == 1 { one } else { many })
 }
 
 /// Returns a share as a percentage; `-` if there is none.

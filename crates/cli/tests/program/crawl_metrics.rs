@@ -88,6 +88,48 @@ fn a_crawl_shows_its_dashboard_and_nobody_changes_it() {
     assert_eq!(stats["attempts"], PAGES);
 }
 
+/// Requests the dashboard of a crawl until `is_so`. Returns its progress.
+fn progress_until(dashboard: &str, is_so: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+    let begun = Instant::now();
+    loop {
+        let (status, board) = ask(dashboard, "/v1/dashboard", "");
+        assert_eq!(status, 200, "{board}");
+        let board: serde_json::Value = serde_json::from_str(&board).unwrap();
+        match &board["crawl"] {
+            crawl if is_so(crawl) => return crawl.clone(),
+            crawl => assert!(begun.elapsed() < PATIENCE, "never: {crawl}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_dashboard_says_how_far_its_crawl_is_and_until_when_it_waits() {
+    let place = TestDir::new();
+    let origin = Origin::start([("127.0.75.1".to_owned(), Site::slow(Duration::from_secs(1)))]).unwrap();
+    place.write("c.toml", "[backoff]\nblocked_base = \"20m\"\nhost_block_threshold = 3\n");
+    let args = ["--concurrency", "1", "--serve=127.0.0.1:0", "--config", "c.toml", "--wait", "30m"];
+    let (mut child, address) = crawl_with(&place, &origin, &args, None);
+    let results = lines(child.stdout.take().unwrap());
+    let dashboard = address.trim_end_matches('/');
+    let crawl = progress_until(dashboard, |crawl| crawl["done"].as_u64().is_some_and(|done| done > 0));
+    let of = |crawl: &serde_json::Value, name: &str| crawl[name].as_u64();
+    assert_eq!(of(&crawl, "total"), Some(PAGES), "{crawl}");
+    assert_eq!(of(&crawl, "done").unwrap() + of(&crawl, "left").unwrap(), PAGES, "{crawl}");
+    assert_eq!((of(&crawl, "paused_links"), &crawl["next_pause_end"]), (Some(0), &serde_json::Value::Null));
+    // From here on the host blocks, and a pause is all that is left.
+    assert!(origin.set_site("127.0.75.1", Site::FORBIDDEN));
+    let crawl = progress_until(dashboard, |crawl| of(crawl, "paused_links") == of(crawl, "left"));
+    assert!(of(&crawl, "left").unwrap() > 0 && crawl["seconds_left"].is_null(), "{crawl}");
+    assert_eq!(of(&crawl, "paused_hosts"), Some(1), "{crawl}");
+    let ends = ["next_pause_end", "last_pause_end"].map(|name| crawl[name].as_str().unwrap());
+    assert!(ends[0].starts_with("20") && ends[0] <= ends[1], "{crawl}");
+    send_signal(&child, "-INT");
+    let printed = results.iter().count() as u64;
+    assert!(!child.wait().unwrap().success());
+    assert_eq!(of(&crawl, "done"), Some(printed), "{crawl}");
+}
+
 #[test]
 fn a_crawl_exports_its_progress_while_it_runs() {
     let place = TestDir::new();

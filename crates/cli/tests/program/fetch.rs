@@ -1,7 +1,7 @@
 //! `fetch` against real servers on loopback.
 
 use std::collections::HashSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Receiver;
@@ -468,6 +468,42 @@ fn a_paused_link_says_for_how_long() {
 }
 
 #[test]
+fn a_pause_is_explained_with_what_it_covers_its_cause_and_its_number() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::FORBIDDEN), (OTHER, Site::FORBIDDEN)]).unwrap();
+    place.write("c.toml", "[backoff]\nblocked_base = \"20m\"\nhost_block_threshold = 3\n");
+    let config = ["--config", "c.toml"];
+    let explain = |url: &str, json: bool| {
+        let json = if json { &["--json"][..] } else { &[] };
+        place.run(&[&["explain", url, "--no-browser"], &config[..], json].concat())
+    };
+    // One blocked link pauses itself; a fragment makes it no other link.
+    let link = origin.url(HOST, "/a");
+    place.run(&fetch(&[&[&*link], &config[..]].concat()));
+    let pause = &explain(&format!("{link}#top"), true).one()["pause"];
+    assert_eq!((&pause["scope"], &pause["name"]), (&"link".into(), &link.into()), "{pause}");
+    assert_eq!((&pause["cause"]["error_type"], &pause["cause"]["http_status"]), (&"blocked_403".into(), &403.into()));
+    let text = explain(&origin.url(HOST, "/a"), false).stdout;
+    assert!(
+        text.contains("1. ") && text.contains("this link is paused: blocked_403, status 403, by direct_access at 20")
+    );
+    // The other links of its host are free.
+    assert_eq!(explain(&origin.url(HOST, "/b"), true).one().get("pause"), None);
+    // Three blocked links pause their host.
+    let urls: Vec<String> = (0..3).map(|n| origin.url(OTHER, &format!("/{n}"))).collect();
+    let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+    place.run(&fetch(&[&urls[..], &config[..], &["--concurrency", "1"]].concat()));
+    let fresh = origin.url(OTHER, "/fresh");
+    let explained = explain(&fresh, true).one();
+    let pause = &explained["pause"];
+    assert_eq!((&pause["scope"], &pause["name"], &pause["times"]), (&"host".into(), &OTHER.into(), &1.into()));
+    assert_eq!((&pause["until"], &pause["cause"]["fetcher"]), (&explained["paused_until"], &"direct_access".into()));
+    let text = explain(&fresh, false).stdout;
+    let want = format!("the host {OTHER} is paused: blocked_403, status 403, by direct_access at 20");
+    assert!(text.contains("its host is paused for ") && text.contains(&want), "{text}");
+}
+
+#[test]
 fn pauses_outlive_the_process() {
     let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::RateLimited { retry_after: "3600".to_owned(), free: 0 })]).unwrap();
@@ -509,7 +545,11 @@ fn a_run_comes_back_to_paused_links_before_it_ends() {
     let count = |error: Option<&str>| lines.iter().filter(|line| line["error_type"].as_str() == error).count();
     assert_eq!((lines.len(), count(Some("paused"))), (9, 0), "{}{}", ran.stdout, ran.stderr);
     assert!(count(None) >= 5 && ran.code == 4, "{}", ran.stdout);
-    assert!(ran.stderr.contains("waiting") && ran.stderr.contains("--wait 0"), "{}", ran.stderr);
+    // The host is paused more than once, and the run says so once: with times, which stay right.
+    let waits: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("waiting for ")).collect();
+    assert_eq!(waits.len(), 1, "{}", ran.stderr);
+    let is_told = waits[0].contains(" of 1 host") && waits[0].contains("Z (`--wait 0` ends at once)");
+    assert!(is_told && waits[0].contains(" paused URL"), "{}", ran.stderr);
 }
 
 #[test]
@@ -839,6 +879,41 @@ fn a_terminal_has_one_live_region_within_its_width() {
     assert!(without_escapes(&on_a_terminal(&place, 80, "--input urls.txt --pace off -v")).contains("ok  "));
     let quiet = on_a_terminal(&place, 80, "--input urls.txt --pace off -q");
     assert_eq!(without_escapes(&quiet).trim(), "", "{quiet}");
+}
+
+#[test]
+fn a_terminal_counts_down_to_the_next_trial_while_pauses_are_all_that_is_left() {
+    if !has_terminals() {
+        return;
+    }
+    let place = TestDir::new();
+    let (_origin, _) = one_that_blocks_at_first(&place, "20m");
+    let program = env!("CARGO_BIN_EXE_fetchwise");
+    let options = "--input urls.txt --config c.toml --concurrency 1 --wait 30m";
+    let line = format!("stty rows 40 cols 120; '{program}' fetch {} {options}", PLAIN.join(" "));
+    let mut script = place.other_program("script");
+    script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
+    let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut terminal, mut shown) = (child.stdout.take().unwrap(), Vec::new());
+    let mut rests = HashSet::new();
+    // It changes by itself: nothing is fetched meanwhile.
+    while rests.len() < 3 {
+        let mut part = [0; 4096];
+        let count = terminal.read(&mut part).unwrap();
+        shown.extend_from_slice(&part[..count]);
+        let text = without_escapes(&String::from_utf8_lossy(&shown));
+        assert!(count > 0, "it ended: {text}");
+        let rest = |after: &str| after.split_once(", last at ").map(|(rest, _)| rest.to_owned());
+        rests = text.split("paused links of 1 host, next trial in ").skip(1).filter_map(rest).collect();
+    }
+    // Ctrl-C.
+    child.stdin.take().unwrap().write_all(b"\x03").unwrap();
+    terminal.read_to_end(&mut shown).unwrap();
+    child.wait().unwrap();
+    let text = without_escapes(&String::from_utf8_lossy(&shown));
+    assert!(!text.contains("waiting 0 s") && text.contains("interrupted"), "{text}");
+    let is_rest = |rest: &String| ["19 min ", "20 min 0 "].iter().any(|begin| rest.starts_with(begin));
+    assert!(rests.iter().all(is_rest), "{rests:?}");
 }
 
 /// Returns `text` without escape sequences.

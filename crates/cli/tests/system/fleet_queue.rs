@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fetchwise_testsite::poll::found_within;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::brokers::Servers;
 use crate::proxy::Proxy;
@@ -260,8 +260,13 @@ fn a_queue_is_filled_line_by_line_and_emptied_by_its_nodes() {
     let numbers: Vec<_> =
         text.lines().filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["line"].as_u64()).collect();
     assert_eq!(numbers, [61, 63]);
+    let queue = last(&pool.run(&["fleet", "queue", "crawl"]));
+    assert_eq!((&queue["left"], &queue["in_progress"], &queue["nodes"]), (&61.into(), &0.into(), &json!([])));
+    assert!(queue["oldest_at"].as_str().unwrap().starts_with("20"), "{queue}");
     let mut node = pool.start(&url, "node", 50.0);
     assert_eq!(node.finish(), Some(0), "{}", std::fs::read_to_string(pool.path("node.err")).unwrap());
+    let said = std::fs::read_to_string(pool.path("node.err")).unwrap();
+    assert!(said.contains("links of the queue crawl, ") && !said.contains("0 lines"), "{said}");
     let mut results = BTreeMap::new();
     add_results(&node.results, &mut results);
     assert!(results.len() == 61 && results.values().all(|marks| *marks == [false]), "{results:?}");
@@ -269,6 +274,35 @@ fn a_queue_is_filled_line_by_line_and_emptied_by_its_nodes() {
     assert_eq!(pool.enqueue(&sites.links(70)[61..])["enqueued"], 9);
     let mut other = pool.start(&url, "other", 50.0);
     assert_eq!((other.finish(), other.count()), (Some(0), 9));
+}
+
+#[test]
+fn an_operator_sees_who_works_on_a_queue_and_empties_it() {
+    if !crate::brokers::is_available() {
+        return;
+    }
+    let (pool, sites) = (TestPool::new(), Sites::start(2));
+    let missing = pool.run(&["fleet", "queue", "crawl"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(pool.enqueue(&sites.links(40))["enqueued"], 40);
+    // One page of each host in a hundred seconds: the links stay at the node.
+    let _node = pool.start(&pool.servers.urls()[0], "node", 0.01);
+    let queue = || last(&pool.run(&["fleet", "queue", "crawl"]));
+    wait_for("the node has taken links of both sites", || queue()["nodes"][0]["sites"] == 2);
+    let seen = queue();
+    let node = &seen["nodes"][0];
+    assert!(node["present"] == true && node["in_progress"].as_u64().unwrap() > 0, "{seen}");
+    assert_eq!(node["in_progress"], seen["in_progress"], "{seen}");
+    assert!(seen["left"].as_u64().unwrap() >= seen["in_progress"].as_u64().unwrap(), "{seen}");
+    // Without a terminal nobody can be asked.
+    let refused = pool.run(&["fleet", "queue", "crawl", "--purge"]);
+    assert!(refused.status.code() == Some(2) && String::from_utf8_lossy(&refused.stderr).contains("--yes"));
+    assert!(queue()["left"].as_u64().unwrap() > 0);
+    let purged = last(&pool.run(&["fleet", "queue", "crawl", "--purge", "--yes"]));
+    assert!(purged["purged"].as_u64().unwrap() >= 38, "{purged}");
+    assert_eq!((&queue()["left"], &queue()["oldest_at"]), (&0.into(), &Value::Null));
+    assert_eq!(pool.enqueue(&sites.links(40))["duplicates"], 40, "they are known for an hour, as the manual says");
+    assert_eq!(pool.enqueue(&sites.links(42)[40..])["enqueued"], 2);
 }
 
 /// Every link that the pace of its host did not admit at once ended as `paused`, and was acknowledged.

@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -117,8 +118,12 @@ enum Command {
 pub struct QueueReader {
     events: mpsc::UnboundedReceiver<QueueEvent>,
     commands: mpsc::UnboundedSender<Command>,
+    left: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
+
+/// The number of left links before the queue was first read.
+const UNKNOWN: u64 = u64::MAX;
 
 impl QueueReader {
     /// Starts to read a queue as the node `node_id`, whose [lease](crate::Fleet::lease) is given. Needs a tokio runtime.
@@ -132,7 +137,9 @@ impl QueueReader {
         let (to, events) = mpsc::unbounded_channel();
         let (commands, from) = mpsc::unbounded_channel();
         let (proofs, lease) = lease;
+        let left = Arc::new(AtomicU64::new(UNKNOWN));
         let reader = Reader {
+            left: Arc::clone(&left),
             transport,
             selector,
             node_id,
@@ -150,7 +157,7 @@ impl QueueReader {
             listed: None,
             shard: node_id.as_bytes()[0] % QUEUE_SHARDS,
         };
-        Self { events, commands, task: tokio::spawn(reader.run(from)) }
+        Self { events, commands, left, task: tokio::spawn(reader.run(from)) }
     }
 
     /// Returns the next event; none after the end of the task. Cancel safe.
@@ -161,6 +168,13 @@ impl QueueReader {
     /// Returns the next event if there is one now.
     pub fn try_next(&mut self) -> Option<QueueEvent> {
         self.events.try_recv().ok()
+    }
+
+    /// Returns the number of links of the queue without a result, at all nodes, as it was some seconds ago; none before
+    /// the queue was read.
+    pub fn left(&self) -> Option<u64> {
+        let left = self.left.load(Ordering::Relaxed);
+        (left != UNKNOWN).then_some(left)
     }
 
     /// Acknowledges a link: its result is written.
@@ -223,6 +237,8 @@ enum ReleasedSite {
 }
 
 struct Reader {
+    /// The number of links of the queue without a result, of all nodes.
+    left: Arc<AtomicU64>,
     transport: Arc<dyn Transport>,
     selector: Arc<Selector>,
     node_id: NodeId,
@@ -550,6 +566,8 @@ impl Reader {
         moved.iter().for_each(|site| self.withdraw(site));
         self.return_sites(holder).await;
         let content = queues.content(&self.options.queue).await?;
+        // Only shown: an old value misleads nobody for longer than a second.
+        self.left.store(content.links, Ordering::Relaxed);
         if content.links == 0 {
             self.drained(0);
             return Ok(());

@@ -232,6 +232,17 @@ pub struct QueueSites {
     pub unreadable: u64,
 }
 
+/// What an operator sees of a work queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueStatistics {
+    /// The number of links that are not acknowledged, of all sites.
+    pub links: u64,
+    /// The time at which the oldest of them was stored, by the broker's clock.
+    pub oldest_at: Option<Timestamp>,
+    /// The open sites, each with the number of its links that are delivered and not acknowledged.
+    pub open_sites: Vec<(String, u64)>,
+}
+
 /// Work queues of links by site. A link stays in its queue until it is acknowledged. A site's links are delivered to
 /// the last caller of [`open`](Self::open) only if all callers agree on who that is: the queue does not check it.
 pub trait WorkQueues: Send + Sync {
@@ -282,6 +293,13 @@ pub trait WorkQueues: Send + Sync {
 
     /// Ends the delivery of a site. Links that are not acknowledged stay in the queue.
     fn close<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<(), TransportError>>;
+
+    /// Returns what an operator sees of the queue. Its parts may be of different moments.
+    fn statistics<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<QueueStatistics, TransportError>>;
+
+    /// Removes all links, also those that are delivered. Returns their number. Their ids are known for the rest of their
+    /// hour.
+    fn purge<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<u64, TransportError>>;
 }
 
 /// The number of shards of a work queue's sites.

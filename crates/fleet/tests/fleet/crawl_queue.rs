@@ -10,7 +10,7 @@ use fetchwise::time::Clock;
 use fetchwise_fleet::model::heartbeat::Heartbeat;
 use fetchwise_fleet::model::lease_proof::LeaseProof;
 use fetchwise_fleet::model::rendezvous::owner;
-use fetchwise_fleet::queue::{QueueEvent, QueueLink, QueueOptions, QueueReader};
+use fetchwise_fleet::queue::{QueueEvent, QueueLink, QueueNode, QueueOptions, QueueReader, inspect};
 use fetchwise_fleet::transport::in_process::InProcessBroker;
 use fetchwise_fleet::transport::{Table, Transport, TransportError};
 use fetchwise_fleet::{NodeId, Options};
@@ -323,6 +323,33 @@ async fn a_link_of_an_earlier_holding_does_not_end_the_present_one() {
     node.reader.stop().await;
     let queues = node.transport.work_queues().unwrap();
     assert_eq!(queues.content(QUEUE).await.unwrap().links, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_sees_what_is_left_and_at_which_node() {
+    let broker = InProcessBroker::new(tokio_clock(), 7);
+    let operator = broker.node(NodeId::random());
+    let look = || inspect(&operator, QUEUE, MANUAL_LEASE);
+    assert!(matches!(look().await, Err(TransportError::NoQueue(_))));
+    fill(&broker, 300).await;
+    let seen = look().await.unwrap();
+    assert_eq!((seen.left, seen.in_progress, seen.nodes), (300, 0, Vec::new()));
+    assert!(seen.oldest_at.unwrap() <= seen.now.unwrap());
+    let mut node = ManualNode::start(&broker);
+    node.all_links((0..30).map(|n| format!("site{n}.example")).collect()).await;
+    let seen = look().await.unwrap();
+    let of = |is_present| QueueNode { node: node.id.to_string(), sites: 30, in_progress: seen.in_progress, is_present };
+    assert_eq!((seen.left, &seen.nodes), (300, &vec![of(true)]));
+    assert!((30..=240).contains(&seen.in_progress), "{seen:?}");
+    assert_eq!(node.reader.left(), Some(300), "the run itself knows it");
+    let gone = of(false);
+    drop(node);
+    // Its lease is over then, by the clock of the test.
+    tokio::time::sleep(MANUAL_LEASE * 2).await;
+    assert_eq!(look().await.unwrap().nodes, [gone]);
+    assert_eq!(operator.work_queues().unwrap().purge(QUEUE).await.unwrap(), 300);
+    let seen = look().await.unwrap();
+    assert_eq!((seen.left, seen.in_progress, seen.oldest_at), (0, 0, None));
 }
 
 #[tokio::test(start_paused = true)]

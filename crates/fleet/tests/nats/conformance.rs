@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use fetchwise_fleet::model::node_id::NodeId;
 use fetchwise_fleet::transport::{
-    Change, Delivery, Position, RetransmitRequest, SwapOutcome, Table, Transport, TransportError, shard_of,
+    Change, Delivery, Position, QueueStatistics, RetransmitRequest, SwapOutcome, Table, Transport, TransportError,
+    WorkQueues, shard_of,
 };
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
@@ -81,6 +82,10 @@ async fn work_queues(transport: &dyn Transport) {
     let first = open_and_pull(4).await;
     assert_eq!(first.iter().map(|link| link.body.clone()).collect::<Vec<_>>(), (0..4).map(text).collect::<Vec<_>>());
     assert_eq!(queues.delivered("q", "a.org").await.unwrap(), first[3].seq);
+    let statistics = queues.statistics("q").await.unwrap();
+    assert_eq!((statistics.links, statistics.open_sites), (20, vec![("a.org".to_owned(), 4)]));
+    let (oldest, now) = (statistics.oldest_at.unwrap(), transport.now().await.unwrap());
+    assert!(now.is_none_or(|now| oldest <= now), "{oldest:?} {now:?}");
     for link in &first[..2] {
         queues.acknowledge("q", link).await.unwrap();
     }
@@ -110,6 +115,22 @@ async fn work_queues(transport: &dyn Transport) {
     queues.close("q", "a.org").await.unwrap();
     assert_eq!(queues.delivered("q", "a.org").await.unwrap(), 0);
     assert_eq!((queues.content("q").await.unwrap().links, sites(None).await), (10, ["[::1]".to_owned()].into()));
+    purge(queues).await;
+}
+
+async fn purge(queues: &dyn WorkQueues) {
+    let is_missing = |error: TransportError| matches!(error, TransportError::NoQueue(_));
+    assert!(is_missing(queues.statistics("none").await.unwrap_err()));
+    assert!(is_missing(queues.purge("none").await.unwrap_err()));
+    let statistics = queues.statistics("q").await.unwrap();
+    assert_eq!((statistics.links, statistics.open_sites.len()), (10, 0), "no site is open");
+    assert_eq!(queues.purge("q").await.unwrap(), 10);
+    assert_eq!(queues.statistics("q").await.unwrap(), QueueStatistics::default());
+    assert_eq!(queues.purge("q").await.unwrap(), 0);
+    // Its ids are known for the rest of their hour; other links come in.
+    assert!(!queues.enqueue("q", "[::1]", "0[::1]", text(0)).await.unwrap());
+    assert!(queues.enqueue("q", "[::1]", "another", text(0)).await.unwrap());
+    assert_eq!(queues.content("q").await.unwrap().links, 1);
 }
 
 async fn stream(transport: &dyn Transport) {

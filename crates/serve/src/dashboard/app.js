@@ -8,6 +8,7 @@ import * as address from "./address.js";
 import { Refused, get, hasToken, keepToken, post } from "./api.js";
 import * as attention from "./attention.js";
 import { redrawAll } from "./chart.js";
+import * as crawl from "./crawl.js";
 import { DomainView } from "./domain.js";
 import * as explain from "./explain.js";
 import { Overview, otherwise } from "./overview.js";
@@ -114,6 +115,7 @@ async function refresh() {
     mode = board.mode;
     wait = document.hidden ? HIDDEN_MS : every;
     updatedAt = Date.now();
+    crawl.show(board.crawl ?? null, now());
     attention.show(board.attention, now(), host);
     overview.show(board);
     const cost = otherwise(board);

@@ -57,7 +57,7 @@ export function pause(until, times, cause, now) {
     " is paused for ",
     el("span", { class: "countdown", "data-until": at }, span(at - now)),
     `, until ${time(until)}`,
-    cause ? `: ${cause.error_type ?? "blocked"}${cause.http_status === null ? "" : ` (status ${cause.http_status})`} by ${cause.fetcher} at ${time(cause.at)}` : "",
+    cause ? `: ${cause.text} at ${time(cause.at)}` : "",
     times > 1 ? `, pause ${times} in a row.` : ".",
   ];
 }

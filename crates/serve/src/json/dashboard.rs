@@ -2,9 +2,11 @@
 
 use serde::Serialize;
 
-use super::{FleetJson, HostJson, PaceJson, StatsJson};
+use super::{FleetJson, HostJson, PaceJson, PauseCause, StatsJson};
+use crate::crawl_progress::CrawlFigures;
 use crate::time_series::SeriesWindow;
 use fetchwise::analytics::Importance;
+use fetchwise::rfc3339;
 
 /// The whole response.
 #[derive(Debug, Serialize)]
@@ -20,6 +22,8 @@ pub(crate) struct BoardJson<'a> {
     /// Whether the figures include the attempts that were in the log at the start.
     pub(crate) complete: bool,
     pub(crate) range: &'static str,
+    /// None if no crawl runs alongside the server.
+    pub(crate) crawl: Option<CrawlJson>,
     pub(crate) attention: AttentionJson,
     pub(crate) series: SeriesJson<'a>,
     /// The cost of a request by the cheapest browser; none without a browser.
@@ -34,6 +38,44 @@ pub(crate) struct BoardJson<'a> {
     pub(crate) log: LogJson,
     /// None if the server is not part of a fleet.
     pub(crate) fleet: Option<FleetJson>,
+}
+
+/// How far the crawl alongside the server is.
+#[derive(Debug, Serialize)]
+pub(crate) struct CrawlJson {
+    /// The number of links; none if it is unknown.
+    total: Option<u64>,
+    /// The number of finished links, with those of an earlier run.
+    done: u64,
+    /// The number of links that are not finished; none if it is unknown.
+    left: Option<u64>,
+    /// Finished links per second.
+    rate: Option<f64>,
+    /// The time for the links that wait for no pause.
+    seconds_left: Option<u64>,
+    paused_links: u64,
+    /// The number of hosts of paused links.
+    paused_hosts: u64,
+    /// The end of the first pause.
+    next_pause_end: Option<String>,
+    /// The end of the last pause.
+    last_pause_end: Option<String>,
+}
+
+impl From<CrawlFigures> for CrawlJson {
+    fn from(of: CrawlFigures) -> Self {
+        Self {
+            total: of.total,
+            done: of.done,
+            left: of.left,
+            rate: of.rate,
+            seconds_left: of.remaining.map(|left| left.as_secs()),
+            paused_links: of.paused_links,
+            paused_hosts: of.paused_hosts,
+            next_pause_end: of.next_pause_end.map(rfc3339::format_time),
+            last_pause_end: of.last_pause_end.map(rfc3339::format_time),
+        }
+    }
 }
 
 /// Figures by period, each list in the order of time; the last period is incomplete.
@@ -130,15 +172,6 @@ pub(crate) enum AttentionItem {
     Paused { host: String, until: String, times_paused: u8, cause: Option<PauseCause> },
     /// A host that gets less than a request in ten seconds.
     Slow { host: String, pace: Box<PaceJson> },
-}
-
-/// The attempt that made a host blocked.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct PauseCause {
-    pub(crate) error_type: Option<String>,
-    pub(crate) http_status: Option<u16>,
-    pub(crate) fetcher: String,
-    pub(crate) at: String,
 }
 
 /// One domain, with its figures over time.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{DecisionJson, PaceJson};
+use super::{DecisionJson, PaceJson, PauseJson};
 use fetchwise::decision::{Decision, Rule};
 use fetchwise::pace::PaceExplanation;
 use fetchwise::rfc3339;
@@ -24,6 +24,9 @@ pub struct ExplanationJson<'a> {
     /// The pace of the host; null for a host without requests.
     pace: Option<PaceJson>,
     host_showed: Vec<TagJson<'a>>,
+    /// Only for a paused link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pause: Option<PauseJson>,
 }
 
 /// The inputs of an explanation.
@@ -64,7 +67,14 @@ impl<'a> ExplanationJson<'a> {
                 .collect(),
             pace: pace.map(PaceJson::from),
             host_showed: explanation.shown.iter().map(tag_json).collect(),
+            pause: None,
         }
+    }
+
+    /// Adds what is paused, and why.
+    #[must_use]
+    pub fn with_pause(self, pause: Option<PauseJson>) -> Self {
+        Self { pause, ..self }
     }
 }
 

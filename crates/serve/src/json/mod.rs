@@ -13,6 +13,7 @@ mod explanation;
 mod fleet;
 mod hosts;
 mod pace;
+mod pause;
 mod paused_links;
 mod problem;
 mod stats;
@@ -21,13 +22,14 @@ mod verdict;
 pub use ban_rate::BanRateJson;
 pub(crate) use dashboard::{
     AttentionItem, AttentionJson, BoardJson, BusyJson, DomainBoardJson, DomainJson, DomainsJson, FetcherJson, LogJson,
-    PauseCause, SeriesJson,
+    SeriesJson,
 };
 pub use decision::{DecisionJson, Unavailable};
 pub use explanation::{ExplainInput, ExplanationJson, own_total, rule_text};
 pub use fleet::{FleetJson, SharedHostsJson};
 pub use hosts::{HostJson, UnpausedJson};
 pub use pace::PaceJson;
+pub use pause::{PauseCause, PauseJson};
 pub use paused_links::{ForgetReportJson, LinkJson};
 pub(crate) use problem::ProblemDetails;
 pub use problem::ProblemJson;

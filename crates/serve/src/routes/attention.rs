@@ -4,14 +4,11 @@
 //!
 //! Must not know: how it is shown.
 
-use fetchwise::attempt::Attempt;
-use fetchwise::attempt::ErrorType;
-use fetchwise::journal::{AttemptQuery, Order, OutcomeFilter};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
-use super::attempts::page;
 use crate::json::{AttentionItem, AttentionJson, LogJson, PaceJson, PauseCause};
+use crate::pause_cause::{Paused, pause_cause};
 use crate::state::State;
 use crate::time_series::Recent;
 
@@ -19,8 +16,6 @@ use crate::time_series::Recent;
 const LISTED: usize = 8;
 /// Maximum number of pauses whose causes one request looks up.
 const CAUSES: usize = 4;
-/// The oldest block that can be the cause of a pause.
-const CAUSE_DAYS_MS: i64 = 8 * 86_400_000;
 /// Hosts below this rate, in requests per second, are slow.
 const SLOW: f64 = 0.1;
 /// The fewest recent attempts, and the fewest before, by which a host is judged.
@@ -124,7 +119,9 @@ fn cause(state: &State, paused: (&str, Timestamp), now: Timestamp, lookups: &mut
         // The next request looks it up.
         return None;
     }
-    let found = newest_block(state, host, now);
+    // A log that cannot be read is reported by other parts of the page.
+    let date = state.selector.clock().date_of(now);
+    let found = pause_cause(state.log_dir(), Paused::Host(host), date).ok().flatten();
     state.dashboard.keep_cause(host, until, found.clone());
     found
 }
@@ -133,26 +130,6 @@ fn cause(state: &State, paused: (&str, Timestamp), now: Timestamp, lookups: &mut
 pub(super) fn cause_of(state: &State, host: &str, now: Timestamp) -> Option<PauseCause> {
     let until = state.selector.host_pause(host).filter(|until| *until > now)?;
     cause(state, (host, until), now, &mut 0)
-}
-
-/// Returns the newest block of a host that the log has.
-fn newest_block(state: &State, host: &str, now: Timestamp) -> Option<PauseCause> {
-    let mut query = AttemptQuery::default();
-    query.domain = Some(host.to_owned());
-    query.ended = Some(OutcomeFilter::Blocked);
-    query.since = Some(state.selector.clock().date_of(now).moved_by(-CAUSE_DAYS_MS));
-    // A log that cannot be read is reported by other parts of the page.
-    let page = page(state, &query, Order::NewestFirst, 1).ok()?;
-    page.attempts.first().map(|(_, attempt)| of_attempt(attempt))
-}
-
-fn of_attempt(attempt: &Attempt) -> PauseCause {
-    PauseCause {
-        error_type: attempt.error_type.as_ref().map(ErrorType::name).map(str::to_owned),
-        http_status: attempt.http_status,
-        fetcher: attempt.fetcher.clone(),
-        at: rfc3339::format(attempt.attempted_at),
-    }
 }
 
 #[cfg(test)]

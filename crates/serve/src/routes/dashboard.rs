@@ -157,6 +157,7 @@ fn board(state: &State, wanted: &DashboardRequest) -> Response {
         poll_ms: u64::try_from(POLL.as_millis()).unwrap_or(u64::MAX),
         complete,
         range: wanted.range.into(),
+        crawl: state.crawl().map(Into::into),
         attention: attention::find(state, &log, now),
         browser_request_cost: browser,
         series: SeriesJson::new(&shown, &names),

@@ -7,14 +7,17 @@ use axum::extract::{RawQuery, State as Get};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
+use url::Url;
 
-use super::Shared;
-use crate::json::{ExplainInput, ExplanationJson, ProblemJson};
+use super::{Shared, attention};
+use crate::json::{ExplainInput, ExplanationJson, PauseJson, ProblemJson};
 use crate::json_response;
+use crate::pause_cause::{Paused, pause_cause};
 use crate::problem::Problem;
-use crate::routes::decision_context::{CallerContext, ResolvedContext};
+use crate::routes::decision_context::{CallerContext, ContextDecision, ResolvedContext};
 use crate::state::State;
-use fetchwise::heuristic::url::{domain_of, parse};
+use fetchwise::decision::Decision;
+use fetchwise::heuristic::url::{domain_of, identity, parse};
 use fetchwise::router::RouteError;
 
 pub(super) fn routes() -> Router<Arc<State>> {
@@ -66,6 +69,33 @@ async fn explain(Get(state): Shared, RawQuery(query): RawQuery) -> Result<Respon
         selector.pace().and_then(|pace| pace.explain(domain_of(url.host_str().unwrap_or_default()), selector.now()));
     let asked =
         ExplainInput { selector, routed: &decided.routed, explanation: &explanation, pace: pace.as_ref(), own: None };
+    let pause = pause(id, &url, &decided, &state).await?;
     let is_available = |name: &str| selector.fetcher_id(name).is_none_or(|id| !known.lacking().contains(id));
-    Ok(json_response::json(&ExplanationJson::new(known.json(&text, &decided, &state), asked, is_available)))
+    let explained = ExplanationJson::new(known.json(&text, &decided, &state), asked, is_available);
+    Ok(json_response::json(&explained.with_pause(pause)))
+}
+
+/// Returns what of `url` is paused, why and how often; none if the decision is not to wait.
+async fn pause(
+    id: Option<&str>,
+    url: &Url,
+    decided: &ContextDecision,
+    state: &Arc<State>,
+) -> Result<Option<PauseJson>, Problem> {
+    let Decision::Paused { until, host: is_host } = decided.routed.decision else { return Ok(None) };
+    let host = domain_of(url.host_str().unwrap_or_default()).to_owned();
+    let link = id.unwrap_or_else(|| identity(url)).to_owned();
+    // It may read the log.
+    let found = state.run_blocking(move |state| {
+        let now = state.selector.now();
+        if is_host {
+            let times =
+                state.selector.paused_hosts(now).into_iter().find(|of| of.domain == host).map_or(0, |of| of.times);
+            return PauseJson::of_host(&host, until, times, attention::cause_of(state, &host, now));
+        }
+        let date = state.selector.clock().date_of(now);
+        let cause = pause_cause(state.log_dir(), Paused::Link(&link), date).ok().flatten();
+        PauseJson::of_link(&link, until, state.selector.link_state(&link).risk_level, cause)
+    });
+    found.await.map(Some)
 }

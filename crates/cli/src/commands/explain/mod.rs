@@ -90,12 +90,14 @@ fn explain(
         let decided = decider.decide(&url)?;
         let explanation = decider.selector.explain(&url, &decider.context(&url))?;
         let own = decider.own.as_ref().map(|own| own.explain(&url, &decider.context(&url))).transpose()?;
-        Ok((decided, explanation, own))
+        Ok((url, decided, explanation, own))
     });
-    let (decided, explanation, own) = match found {
+    let (url, decided, explanation, own) = match found {
         Ok(found) => found,
         Err(error) => return show_error(out, text, &error).map(|()| Exit::Failed),
     };
+    // An attempt was made, so nothing was paused then.
+    let paused = if then.is_none() { decider.pause(&url, &decided)? } else { None };
     let chosen = decided.routed.decision.selected().map(|take| decider.selector.fetcher_name(take.fetcher));
     let domain = explanation.heuristics.iter().find(|heuristic| heuristic.kind == "domain");
     let paces = decider.selector.pace().zip(domain);
@@ -106,7 +108,7 @@ fn explain(
             ExplainInput { selector, routed, explanation: &explanation, pace: pace.as_ref(), own: own.as_ref() };
         let decision = decider.json(text, &decided);
         out.object(&ExplainedJson {
-            explanation: ExplanationJson::new(decision, asked, |name| decider.is_available(name)),
+            explanation: ExplanationJson::new(decision, asked, |name| decider.is_available(name)).with_pause(paused),
             rebuilt: is_past.then(|| rebuilt_json(&decider.loaded, now)),
             attempt: then.map(HistoricalDecision::json),
         })?;
@@ -129,7 +131,11 @@ fn explain(
         None => {
             out.line(styled(HEADING, plain(text)))?;
             out.line(format_args!("\n{}", decider.text(&decided)))?;
-            list(reasons::reasons(&explanation, chosen, rule_text(&decided.routed), is_here), out)?;
+            let rule = match &paused {
+                Some(paused) => paused.text(),
+                None => rule_text(&decided.routed).to_owned(),
+            };
+            list(reasons::reasons(&explanation, chosen, &rule, is_here), out)?;
         }
     }
     if is_past {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fetchwise::store::Store;
-use fetchwise_serve::{Membership, Options, Parts, Server, Tokens};
+use fetchwise_serve::{CrawlProgress, Membership, Options, Parts, Server, Tokens};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -93,11 +93,13 @@ impl ReadyDashboard {
             Some(fleet) => self.server.in_fleet(fleet),
             None => self.server,
         };
+        let crawl = CrawlProgress::default();
+        let server = server.of_crawl(crawl.clone());
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(server.run(self.listener, async {
             let _ = stopped.await;
         }));
-        DashboardServer { url: self.url, stop, task }
+        DashboardServer { url: self.url, crawl, stop, task }
     }
 }
 
@@ -105,6 +107,8 @@ impl ReadyDashboard {
 pub(crate) struct DashboardServer {
     /// The address of the dashboard.
     pub(crate) url: String,
+    /// The progress that the dashboard shows.
+    pub(crate) crawl: CrawlProgress,
     stop: oneshot::Sender<()>,
     task: JoinHandle<std::io::Result<usize>>,
 }

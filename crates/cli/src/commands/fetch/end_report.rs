@@ -26,6 +26,8 @@ pub(super) struct EndReport {
     pub(super) now: Timestamp,
     /// Whether the command has a list of links. The result of a named URL needs no further report.
     pub(super) is_list: bool,
+    /// The work queue that the links came from.
+    pub(super) queue: Option<String>,
     /// Whether the run was not interrupted.
     pub(super) is_complete: bool,
     pub(super) cost: CostReport,
@@ -86,6 +88,13 @@ impl EndReport {
 
     /// Returns the command that fetches what is left.
     fn next_command(&self, totals: &Totals) -> Option<String> {
+        if let Some(queue) = &self.queue {
+            // What a link of a queue ended with is in the results only.
+            let when = if totals.paused > 0 { " after that" } else { "" };
+            let enqueue = format!("`fetchwise fleet enqueue --queue {} FILE`", plain(queue));
+            let is_left = totals.paused + totals.failed > 0;
+            return is_left.then(|| format!("  hint: put these links into the queue again{when}, with {enqueue}"));
+        }
         Some(match (totals.paused > 0, totals.failed > 0) {
             (false, false) => return None,
             (true, _) if !self.is_list => "  hint: run the same command after that, or with --wait forever".to_owned(),
@@ -167,7 +176,8 @@ mod tests {
     }
 
     fn lines(totals: &Totals, is_list: bool, cost: CostReport) -> Vec<String> {
-        let lines = EndReport { now: NOW, is_list, is_complete: true, cost }.lines(totals, Duration::from_secs(2));
+        let report = EndReport { now: NOW, is_list, queue: None, is_complete: true, cost };
+        let lines = report.lines(totals, Duration::from_secs(2));
         lines.iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
     }
 
@@ -196,6 +206,25 @@ mod tests {
 5 URLs are paused for 10 min, until 2026-09-21T14:23:20Z: h0.org, h1.org, h2.org and 2 more
   hint: run the same command with --only paused after that, and with --only failed for the rest";
         assert_eq!(lines(&totals, true, CostReport { fetchers, alternatives }).join("\n"), want);
+    }
+
+    #[test]
+    fn what_a_queue_left_goes_back_into_the_queue() {
+        let hint = |ends: &[Option<&'static str>]| {
+            let mut totals = Totals::default();
+            ends.iter().for_each(|end| add(&mut totals, "good.org", 1, *end));
+            let queue = Some("crawl".to_owned());
+            EndReport { now: NOW, is_list: true, queue, is_complete: true, cost: CostReport::default() }
+                .lines(&totals, Duration::from_secs(2))
+                .into_iter()
+                .find(|line| line.contains("hint:"))
+        };
+        let command = "with `fetchwise fleet enqueue --queue crawl FILE`";
+        let again = format!("  hint: put these links into the queue again, {command}");
+        assert_eq!(hint(&[None, Some("timeout")]), Some(again));
+        let after = format!("  hint: put these links into the queue again after that, {command}");
+        assert_eq!(hint(&[Some(Report::PAUSED), Some("timeout")]), Some(after));
+        assert_eq!(hint(&[None, Some("not_found")]), None);
     }
 
     #[test]

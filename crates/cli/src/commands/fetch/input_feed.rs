@@ -161,6 +161,15 @@ impl InputFeed {
         }
     }
 
+    /// Returns the number of links of the work queue without a result, at all nodes; none for any other input.
+    pub(super) fn queue_left(&self) -> Option<u64> {
+        match &self.from {
+            FeedSource::Reader(_) => None,
+            #[cfg(feature = "fleet")]
+            FeedSource::Queue(queue) => queue.left(),
+        }
+    }
+
     /// Returns whether the links come from a work queue, which remembers what is done.
     pub(super) fn is_queue(&self) -> bool {
         match &self.from {
@@ -336,7 +345,8 @@ impl Reader {
 
 /// Returns the number of items, including comments, for the progress bar.
 fn total(args: &FetchArgs) -> Option<u64> {
-    if args.urls.iter().any(|url| url == "-") || args.input.as_deref().is_some_and(is_stdin) {
+    // How much a work queue holds is known once it was read, and changes.
+    if args.queue.is_some() || args.urls.iter().any(|url| url == "-") || args.input.as_deref().is_some_and(is_stdin) {
         return None;
     }
     let lines = args.input.as_deref().map_or(Ok(0), count_lines).ok()?;

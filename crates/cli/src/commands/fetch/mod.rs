@@ -156,6 +156,7 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
             fail_on: args.fail_on,
             run_log: crawler.run_log.clone(),
             is_list,
+            queue: args.queue.clone(),
             shutdown: Shutdown::new(stop),
             frontier: Frontier::new(args.pace.per_host, concurrency),
             open: JoinSet::new(),
@@ -166,6 +167,7 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
             is_browser_reported: false,
             estimator: eta::Estimator::default(),
             metrics,
+            crawl: dashboard.as_ref().map(|dashboard| dashboard.crawl.clone()),
         };
         let ended = scheduler.run().await;
         let (health, lost) = (crawler.journal.health(), crawler.journal.lost());
@@ -198,7 +200,11 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
 
 /// Returns the line that says what a run does: links, robots.txt, data directory, browser.
 fn start_line(args: &FetchArgs, settings: &Settings, crawler: &Crawler, total: Option<u64>) -> String {
-    let urls = total.map_or_else(|| "URLs".to_owned(), |total| format!("{} lines", HumanCount(total)));
+    let urls = match (&args.queue, total) {
+        (Some(queue), _) => format!("links of the queue {queue}"),
+        (None, Some(total)) => format!("{} lines", HumanCount(total)),
+        (None, None) => "URLs".to_owned(),
+    };
     let robots = match args.robots.or(settings.config.robots.mode).unwrap_or(RobotsUse::Obey) {
         RobotsUse::Obey => "robots.txt obeyed",
         RobotsUse::Delay => "robots.txt: Crawl-delay only",

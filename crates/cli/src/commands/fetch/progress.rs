@@ -8,9 +8,13 @@ use std::time::{Duration, Instant};
 use indicatif::HumanCount;
 
 use crate::commands::fetch::eta::RemainingTime;
+use crate::commands::fetch::paused_links::PauseSummary;
 use crate::commands::fetch::totals::Totals;
 use crate::terminal::live_region;
-use crate::terminal::pace_text::{rate, span};
+use crate::terminal::output::counted;
+use crate::terminal::pace_text::{countdown, rate, short_time, span};
+use fetchwise::time::Timestamp;
+use fetchwise_serve::CrawlFigures;
 
 /// The time over which the rate of results is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(15);
@@ -52,11 +56,16 @@ impl StatusTimer {
 pub(super) struct Progress {
     /// The number of links, if known.
     pub(super) total: Option<u64>,
+    /// The number of links that a work queue still has, at all nodes; none without a queue.
+    pub(super) queue_left: Option<u64>,
     /// The number of finished links, with those of an earlier run.
     pub(super) done: u64,
-    /// The number of links that wait for the end of a pause.
-    pub(super) waiting: usize,
+    /// The remaining time of the links that wait for no pause.
     pub(super) remaining: RemainingTime,
+    /// The links that wait for the end of a pause; none without one.
+    pub(super) paused: Option<PauseSummary>,
+    /// The time of the other values.
+    pub(super) now: Timestamp,
     /// Times at which links finished, with their number; the newest last.
     recent: VecDeque<(Instant, u64)>,
 }
@@ -83,15 +92,57 @@ impl Progress {
         (seconds > 0.5 && after > before).then(|| (after - before) as f64 / seconds)
     }
 
-    /// Returns the counts and the remaining time: `1,259/2,000  42/s  5 min left`.
+    /// Returns the time for the links that wait for no pause: from the paces of their hosts, or else from the rate of
+    /// results. None if neither is known or no such link is left.
+    fn left(&self) -> Option<Duration> {
+        self.remaining.left.or_else(|| {
+            let paused = self.paused.map_or(0, |paused| paused.links as u64);
+            let links = self.total?.checked_sub(self.done + paused).filter(|links| *links > 0)?;
+            Some(Duration::from_secs_f64((links as f64 / self.rate()?).clamp(1.0, 1e9)))
+        })
+    }
+
+    /// Returns the counts and the remaining time: `1,259/2,000  42/s  5 min left, then paused links of 3 hosts until
+    /// 06:56Z`.
     fn figures(&self) -> Vec<String> {
         let done = HumanCount(self.done);
         let mut figures = vec![match self.total {
             Some(total) => format!("{done}/{}", HumanCount(total)),
             None => format!("{done} done"),
         }];
+        figures.extend(self.queue_left.map(|left| format!("{} left in the queue", HumanCount(left))));
         figures.extend(self.rate().map(rate));
-        figures.extend(self.remaining.left.map(|left| format!("{} left", span(left))));
+        figures.extend(self.remaining_text());
+        figures
+    }
+
+    /// Returns the remaining time as text; none if nothing is known of it. While a pause is all that is left, it counts
+    /// down to the next trial.
+    fn remaining_text(&self) -> Option<String> {
+        let left = self.left().map(|left| format!("{} left", span(left)));
+        let Some(paused) = self.paused else { return left };
+        let last = short_time(paused.last_end, self.now);
+        let hosts = counted(paused.hosts, "host", "hosts");
+        Some(match left {
+            Some(left) => format!("{left}, then paused links of {hosts} until {last}"),
+            None => {
+                let next = countdown(paused.first_end.since(self.now));
+                format!("paused links of {hosts}, next trial in {next}, last at {last}")
+            }
+        })
+    }
+
+    /// Returns the same for the dashboard.
+    pub(super) fn crawl_figures(&self) -> CrawlFigures {
+        let mut figures = CrawlFigures::default();
+        (figures.total, figures.done) = (self.total, self.done);
+        let left = self.total.map(|total| total.saturating_sub(self.done));
+        figures.left = left.or(self.queue_left);
+        (figures.rate, figures.remaining) = (self.rate(), self.left());
+        if let Some(paused) = self.paused {
+            (figures.paused_links, figures.paused_hosts) = (paused.links as u64, paused.hosts as u64);
+            (figures.next_pause_end, figures.last_pause_end) = (Some(paused.first_end), Some(paused.last_end));
+        }
         figures
     }
 
@@ -127,12 +178,25 @@ impl Progress {
             (totals.missing, "missing"),
             (totals.failed, "failed"),
             (totals.unclassified, "not fetched"),
-            (totals.paused + self.waiting as u64, "paused"),
+            (totals.paused + self.paused.map_or(0, |paused| paused.links as u64), "paused"),
             (totals.skipped, "done earlier"),
             (totals.requests, "requests"),
         ];
         let counts = counts.into_iter().filter(|(count, name)| *count > 0 || *name == "delivered");
         counts.map(|(count, name)| format!("{} {name}", HumanCount(count))).collect()
+    }
+}
+
+impl PauseSummary {
+    /// Returns the links, their hosts and the ends of their pauses as text that stays right while time passes.
+    pub(super) fn text(&self, now: Timestamp) -> String {
+        let links = counted(self.links, "paused URL", "paused URLs");
+        let hosts = counted(self.hosts, "host", "hosts");
+        let [first, last] = [self.first_end, self.last_end].map(|end| short_time(end, now));
+        match first == last {
+            true => format!("{links} of {hosts} until {last}"),
+            false => format!("{links} of {hosts}: the first pause ends at {first}, the last at {last}"),
+        }
     }
 }
 
@@ -144,7 +208,11 @@ mod tests {
         let totals = Totals { delivered: 1_179, missing: 74, failed: 6, requests: 1_304, ..Totals::default() };
         let slowest = vec!["127.0.0.27 189 links at 0.6/s".to_owned(), "b.org 20 links at 2.0/s".to_owned()];
         let remaining = RemainingTime { left: Some(Duration::from_secs(300)), slowest };
-        let mut progress = Progress { total: Some(2_000), done: 1_259, waiting: 244, remaining, ..Progress::default() };
+        // 14:13:20 UTC.
+        let now = Timestamp::from_millis(1_790_000_000_000);
+        let [first_end, last_end] = [400, 795].map(|seconds| now.saturating_add(Duration::from_secs(seconds)));
+        let paused = Some(PauseSummary { links: 244, hosts: 3, first_end, last_end });
+        let mut progress = Progress { total: Some(2_000), done: 1_259, remaining, paused, now, ..Progress::default() };
         let begun = Instant::now();
         progress.measure(1_000, begun);
         progress.measure(1_259, begun + Duration::from_secs(6));
@@ -155,12 +223,63 @@ mod tests {
     fn the_region_has_a_bar_counts_and_the_slowest_hosts() {
         let (progress, totals) = progress();
         let lines = progress.lines(&totals, 119, false);
-        assert_eq!(lines[0], "##################------------  1,259/2,000  43/s  5 min left");
+        let left = "1,259/2,000  43/s  5 min left, then paused links of 3 hosts until 14:26:35Z";
+        assert_eq!(lines[0], format!("##################------------  {left}"));
         assert_eq!(lines[1], "1,179 delivered  74 missing  6 failed  244 paused  1,304 requests");
         assert_eq!(lines[2..], ["slowest:  127.0.0.27 189 links at 0.6/s", "          b.org 20 links at 2.0/s"]);
         for width in [79, 59, 40, 20] {
-            assert!(progress.lines(&totals, width, true)[0].chars().count() <= width.max(30), "{width}");
+            assert!(progress.lines(&totals, width, true)[0].chars().count() <= width.max(left.len()), "{width}");
         }
+    }
+
+    #[test]
+    fn pauses_follow_the_remaining_time_and_count_down_once_nothing_else_is_left() {
+        // 14:13:20 UTC.
+        let now = Timestamp::from_millis(1_790_000_000_000);
+        let after = |seconds| now.saturating_add(Duration::from_secs(seconds));
+        let of = |left: Option<u64>, pauses: Option<(usize, usize, u64, u64)>, at| {
+            let paused = pauses.map(|(links, hosts, first, last)| PauseSummary {
+                links,
+                hosts,
+                first_end: after(first),
+                last_end: after(last),
+            });
+            let left = left.map(Duration::from_secs);
+            let remaining = RemainingTime { left, ..RemainingTime::default() };
+            Progress { remaining, paused, now: after(at), ..Progress::default() }.remaining_text()
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(of(Some(20), None, 0), some("20 s left"));
+        let both = Some((301, 3, 400, 795));
+        assert_eq!(of(Some(20), both, 0), some("20 s left, then paused links of 3 hosts until 14:26:35Z"));
+        let idle = |at| of(None, both, at).unwrap();
+        assert_eq!(idle(0), "paused links of 3 hosts, next trial in 6 min 40 s, last at 14:26:35Z");
+        assert_eq!(idle(1), "paused links of 3 hosts, next trial in 6 min 39 s, last at 14:26:35Z");
+        assert_eq!(
+            of(None, Some((1, 1, 9, 9)), 0),
+            some("paused links of 1 host, next trial in 9 s, last at 14:13:29Z")
+        );
+        assert_eq!(of(None, None, 0), None);
+        let text = |first, last| {
+            PauseSummary { links: 294, hosts: 2, first_end: after(first), last_end: after(last) }.text(now)
+        };
+        assert_eq!(text(400, 400), "294 paused URLs of 2 hosts until 14:20:00Z");
+        let two = "294 paused URLs of 2 hosts: the first pause ends at 14:20:00Z, the last at 2026-09-22T18:00:00Z";
+        assert_eq!(text(400, 100_000), two);
+    }
+
+    #[test]
+    fn without_a_pace_the_rate_of_results_gives_the_remaining_time() {
+        let (mut progress, _) = progress();
+        progress.remaining = RemainingTime::default();
+        // 741 links less 244 paused ones, at 259 in six seconds.
+        assert_eq!(progress.left().map(|left| left.as_secs()), Some(11));
+        progress.done = 1_755;
+        assert_eq!(progress.left(), Some(Duration::from_secs(1)), "the last link is being fetched");
+        progress.done = 1_756;
+        assert_eq!(progress.left(), None);
+        progress.total = None;
+        assert_eq!(progress.left(), None);
     }
 
     #[test]
@@ -177,10 +296,22 @@ mod tests {
     }
 
     #[test]
+    fn a_work_queue_has_no_total_and_says_what_is_left() {
+        let (mut progress, totals) = progress();
+        (progress.total, progress.queue_left, progress.remaining.left) = (None, Some(1_205), None);
+        let status = progress.status(&totals);
+        let begin = "1,259 done, 1,205 left in the queue, 43/s, paused links of 3 hosts, next trial in 6 min 40 s, ";
+        assert!(status.starts_with(begin), "{status}");
+        assert_eq!(progress.crawl_figures().left, Some(1_205));
+    }
+
+    #[test]
     fn without_a_terminal_there_is_one_line() {
         let (progress, totals) = progress();
         let status = progress.status(&totals);
-        assert!(status.starts_with("1,259/2,000, 43/s, 5 min left, 1,179 delivered, 74 missing"), "{status}");
+        assert!(status.starts_with(
+            "1,259/2,000, 43/s, 5 min left, then paused links of 3 hosts until 14:26:35Z, 1,179 delivered, 74 missing"
+        ), "{status}");
         assert!(status.ends_with("slowest host 127.0.0.27 189 links at 0.6/s"), "{status}");
     }
 }

@@ -63,6 +63,11 @@ impl QueueFeed {
         None
     }
 
+    /// Returns the number of links of the queue without a result, at all nodes, if it is known.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.reader.left()
+    }
+
     /// Acknowledges a link whose result is written.
     pub(super) fn written(&mut self, number: u64) {
         if let Some((site, link)) = self.remove(number) {

@@ -11,6 +11,7 @@ use crate::commands::fetch::end_report::EndReport;
 use crate::commands::fetch::eta::RemainingTime;
 use crate::commands::fetch::hints;
 use crate::commands::fetch::input_position::InputPosition;
+use crate::commands::fetch::paused_links::PauseSummary;
 use crate::commands::fetch::progress::{Progress, StatusTimer};
 use crate::commands::fetch::result_json::{ReportJson, shown_url};
 use crate::commands::fetch::result_text::text;
@@ -22,6 +23,7 @@ use crate::terminal::pace_text::span;
 use fetchwise::heuristic::url::without_user;
 use fetchwise::pipeline::{CrawlDelayCut, Report};
 use fetchwise::time::Timestamp;
+use fetchwise_serve::CrawlFigures;
 
 /// The error type of an invalid line of input.
 const INVALID_LINE: &str = "invalid_line";
@@ -231,17 +233,27 @@ impl<'o> ResultDisplay<'o> {
     }
 
     /// Updates the progress: the live region, or a status line per minute.
-    pub(super) fn update(&mut self, remaining: RemainingTime, waiting: usize) {
-        (self.progress.remaining, self.progress.waiting) = (remaining, waiting);
+    pub(super) fn update(&mut self, remaining: RemainingTime, paused: Option<PauseSummary>, at: Timestamp) {
+        (self.progress.remaining, self.progress.paused, self.progress.now) = (remaining, paused, at);
         let sum = &self.sum;
         let finished = sum.delivered + sum.missing + sum.not_delivered();
         let now = Instant::now();
         self.progress.measure(finished, now);
         if self.region.is_visible() {
             self.region.draw(&self.progress.lines(sum, self.region.width(), self.is_utf8));
-        } else if self.lines != Lines::None && self.status.take(now) {
+        } else if self.options.is_list && self.lines != Lines::None && self.status.take(now) {
             note_styled(self.progress.status(sum));
         }
+    }
+
+    /// Returns the progress for the dashboard.
+    pub(super) fn figures(&self) -> CrawlFigures {
+        self.progress.crawl_figures()
+    }
+
+    /// Sets the number of links that the work queue still has.
+    pub(super) fn set_queue_left(&mut self, left: Option<u64>) {
+        self.progress.queue_left = left;
     }
 
     /// Returns the number of remaining results, if known.

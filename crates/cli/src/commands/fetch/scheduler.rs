@@ -39,10 +39,9 @@ use crate::commands::fetch::run_log::RunLog;
 use crate::commands::fetch::shutdown::{Shutdown, ShutdownRequest};
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::plain;
-use crate::terminal::pace_text::span;
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::pipeline::{Link, LinkSlot, LinkSlots, Pipeline, Report};
-use fetchwise::time::Timestamp;
+use fetchwise_serve::CrawlProgress;
 use totals::Totals;
 
 /// How many times the number of slots are started links, with those that wait in the middle of a visit.
@@ -74,6 +73,8 @@ pub(super) struct Scheduler<'o> {
     pub(super) run_log: RunLog,
     /// Whether the command has a list of links.
     pub(super) is_list: bool,
+    /// The work queue that the links come from.
+    pub(super) queue: Option<String>,
     pub(super) shutdown: Shutdown,
     pub(super) frontier: Frontier,
     pub(super) open: JoinSet<Fetched>,
@@ -88,6 +89,8 @@ pub(super) struct Scheduler<'o> {
     pub(super) estimator: Estimator,
     /// The endpoint that receives the counts.
     pub(super) metrics: Option<MetricsEndpoint>,
+    /// The progress that the dashboard shows.
+    pub(super) crawl: Option<CrawlProgress>,
 }
 
 /// A link in progress.
@@ -109,7 +112,6 @@ pub(super) type Fetched = Result<Box<FetchedLink>, String>;
 
 /// A link that is paused, with the result that says so.
 pub(super) struct PausedLink {
-    host: Arc<str>,
     waiting: QueuedLink,
     fetched: Box<FetchedLink>,
 }
@@ -131,9 +133,9 @@ impl Scheduler<'_> {
         let feed = self.feed;
         feed.stop().await;
         let now = self.pipeline.selector().now();
-        let Self { resume, show, fail_on, is_list, run_log, pipeline, .. } = self;
+        let Self { resume, show, fail_on, is_list, queue, run_log, pipeline, .. } = self;
         let cost = CostReport::new(&run_log, &show.sum, pipeline.selector(), now);
-        let sum = show.finish(&EndReport { now, is_list, is_complete: interrupted.is_none(), cost });
+        let sum = show.finish(&EndReport { now, is_list, queue, is_complete: interrupted.is_none(), cost });
         match interrupted {
             Some(Interruption::Requested) => {
                 return Err(
@@ -159,7 +161,7 @@ impl Scheduler<'_> {
             self.update_metrics();
             if self.open.is_empty() && self.frontier.len() == 0 && !more {
                 match self.paused.wait_when_idle(self.pipeline.selector().now()) {
-                    Some(until) if interrupted.is_none() => self.report_wait(until),
+                    Some(_) if interrupted.is_none() => self.report_wait(),
                     _ if self.paused.len() > 0 && interrupted.is_none() => {
                         self.give_up_paused();
                         self.print_finished().await?;
@@ -262,7 +264,7 @@ impl Scheduler<'_> {
                 self.feed.dropped(waiting.number);
             }
         }
-        for paused in self.paused.extract(|paused| is_of(&paused.host)) {
+        for paused in self.paused.extract(is_of) {
             self.feed.dropped(paused.waiting.number);
         }
         if withdrawal.is_revoked {
@@ -279,46 +281,53 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Shows the remaining time on the bar, from the paces of hosts with waiting links.
+    /// Shows the remaining time, from the paces of hosts with waiting links and from the pauses.
     fn update_remaining_time(&mut self) {
-        if !self.show.shows_progress() {
+        if !self.show.shows_progress() && self.crawl.is_none() {
             return;
         }
-        let waiting = self.paused.len();
-        let read = (self.frontier.len() + self.open.len() + waiting) as u64;
+        let read = (self.frontier.len() + self.open.len() + self.paused.len()) as u64;
         let unread = self.show.left().unwrap_or_default().saturating_sub(read);
         let now = self.pipeline.selector().now();
         let pace = self.pipeline.selector().pace();
         let hosts = self.frontier.hosts();
         let remaining = pace.map(|pace| self.estimator.estimate(pace, hosts, unread, now, std::time::Instant::now()));
-        let remaining = remaining.unwrap_or_default();
-        self.show.update(remaining, waiting);
+        let mut remaining = remaining.unwrap_or_default();
+        if self.feed.is_queue() {
+            // The links here are a part of the queue, and other nodes fetch the rest.
+            remaining.left = None;
+            self.show.set_queue_left(self.feed.queue_left());
+        }
+        self.show.update(remaining, self.paused.summary(), now);
+        if let Some(crawl) = &self.crawl {
+            crawl.set(self.show.figures());
+        }
     }
 
     /// Puts links whose pause is over back into the frontier.
     fn release_paused(&mut self) {
         let now = self.pipeline.selector().now();
-        while let Some(PausedLink { host, waiting, fetched }) = self.paused.pop(now) {
+        while let Some((host, PausedLink { waiting, fetched })) = self.paused.pop(now) {
             self.show.sum.requests += u64::from(fetched.report.requests);
-            self.is_wait_reported = false;
             self.frontier.push(&host, waiting);
         }
     }
 
-    /// Reports once that the run waits for paused links only.
-    fn report_wait(&mut self, until: Timestamp) {
-        if !self.is_wait_reported {
-            self.is_wait_reported = true;
-            let left = until.since(self.pipeline.selector().now());
-            let (count, links) = (self.paused.len(), if self.paused.len() == 1 { "URL" } else { "URLs" });
-            self.show.note(&format!("waiting {} for {count} paused {links} (`--wait 0` ends at once)", span(left)));
+    /// Reports once that the run waits for paused links only. It names times, because the line stays as it is; the
+    /// progress has the rest of the wait.
+    fn report_wait(&mut self) {
+        if !std::mem::replace(&mut self.is_wait_reported, true)
+            && let Some(paused) = self.paused.summary()
+        {
+            let now = self.pipeline.selector().now();
+            self.show.note(&format!("waiting for {} (`--wait 0` ends at once)", paused.text(now)));
         }
     }
 
     /// Ends all paused links: the run does not wait for them any longer.
     fn give_up_paused(&mut self) {
         let now = self.pipeline.selector().now();
-        for PausedLink { host, waiting, mut fetched } in self.paused.take_all() {
+        for (host, PausedLink { waiting, mut fetched }) in self.paused.take_all() {
             let host_pause = self.pipeline.selector().host_pause(&host).filter(|until| *until > now);
             fetched.report.paused_until = fetched.report.paused_until.max(host_pause);
             self.end_link(waiting, *fetched);
@@ -445,8 +454,8 @@ impl Scheduler<'_> {
             LinkFate::Ends => return Some(fetched),
             LinkFate::Pauses(until) => {
                 let name = Arc::clone(self.frontier.name(host));
-                let paused = PausedLink { host: name, waiting: *waiting, fetched };
-                match self.paused.push(until, paused) {
+                let paused = PausedLink { waiting: *waiting, fetched };
+                match self.paused.push(until, &name, paused) {
                     Ok(()) => self.frontier.ended(host, used),
                     Err(paused) => return Some(paused.fetched),
                 }

@@ -35,6 +35,7 @@ pub(crate) enum FleetSubcommand {
     Leave(LeaveArgs),
     Owner(OwnerArgs),
     Enqueue(EnqueueArgs),
+    Queue(QueueArgs),
     Permissions(PermissionsArgs),
 }
 
@@ -126,6 +127,25 @@ pub(crate) struct EnqueueArgs {
     /// Put them into this queue: letters, digits and -
     #[arg(long, value_name = "QUEUE")]
     pub(crate) queue: String,
+    #[command(flatten)]
+    pub(crate) fleet: FleetArgs,
+}
+
+/// Show how many links of a work queue are left, in progress and at which node, and how old the oldest is
+///
+/// A link is in progress while a node has it and has not written its result. With --purge the queue is emptied instead.
+/// Nodes still fetch the links that they have, and a link that was put there within the last hour stays a duplicate.
+#[derive(Debug, Args)]
+pub(crate) struct QueueArgs {
+    /// Show this queue
+    #[arg(value_name = "QUEUE")]
+    pub(crate) name: String,
+    /// Remove all links from the queue, after a question
+    #[arg(long)]
+    pub(crate) purge: bool,
+    /// Ask no question
+    #[arg(long, requires = "purge")]
+    pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
 }

@@ -19,6 +19,8 @@ mod operator_commands;
 mod outliers;
 #[cfg(feature = "fleet")]
 mod session;
+#[cfg(feature = "fleet")]
+mod work_queue;
 
 #[cfg(not(feature = "fleet"))]
 mod without_fleets;

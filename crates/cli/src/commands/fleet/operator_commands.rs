@@ -24,6 +24,7 @@ use super::args::{
 use super::enqueue::enqueue;
 use super::join::{STATUS_FILE, broker_failure, connect, fleet_failure, nats, options};
 use super::outliers::{self, ComparedJson};
+use super::work_queue::queue;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, plain, shown};
@@ -76,6 +77,7 @@ pub(crate) fn run(command: &FleetCommand, settings: &Settings, out: &mut Output)
             FleetSubcommand::Leave(args) => leave(args, settings).await,
             FleetSubcommand::Owner(args) => owners(args, settings, out).await,
             FleetSubcommand::Enqueue(args) => enqueue(args, settings, out).await,
+            FleetSubcommand::Queue(args) => queue(args, settings, out).await,
             FleetSubcommand::Permissions(_) => Ok(Exit::Done),
         }
     });

@@ -170,6 +170,15 @@ fn reported_blocks_pause_their_host_and_unpause_ends_it() {
         server.post("/v1/select", &json!({ "urls": ["https://blocks.example/9"] })).of(200)[0]["decision"],
         "paused"
     );
+    let pause = &server.get("/v1/explain?url=https%3A%2F%2Fblocks.example%2F9").of(200)["pause"];
+    assert_eq!(
+        (&pause["scope"], &pause["name"], &pause["times"]),
+        (&json!("host"), &json!("blocks.example"), &json!(1))
+    );
+    assert_eq!(pause["until"], paused[0]["paused_until"]);
+    assert!(pause["cause"]["text"].as_str().unwrap().ends_with("by direct_access"), "{pause}");
+    let beside = server.beside(&["explain", "--all-fetchers", "https://blocks.example/9"]);
+    assert_eq!(&beside[0]["pause"], pause, "the command says the same");
     let visit = server.post("/v1/visits", &json!({ "url": "https://blocks.example/9" })).of(201);
     assert_eq!((&visit["step"]["kind"], &visit["step"]["end"]), (&json!("end"), &json!("paused")));
     assert!(visit["step"]["paused_until"].is_string());

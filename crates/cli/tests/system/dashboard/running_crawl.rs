@@ -93,16 +93,24 @@ fn the_one_host_in_trouble_stands_first_when_the_page_of_a_running_crawl_opens()
     println!("the host is on the page {} ms after it was opened", seen.as_millis());
     let first = text(&mut chrome, "#alerts li:first-child");
     assert!(first.starts_with(&format!("Paused{refusing} is paused for ")), "{first}");
-    assert!(first.contains(": blocked_403 (status 403) by direct_access at "), "{first}");
+    assert!(first.contains(": blocked_403, status 403, by direct_access at "), "{first}");
     assert_eq!(text(&mut chrome, "#attention-title"), "Needs attention (1)");
     let bottom = chrome.eval("document.querySelector('#alerts li').getBoundingClientRect().bottom");
     assert!(bottom.as_f64().unwrap() < 900.0, "it is on the first screen: {bottom}");
+    // The page begins with the progress. A screen reader hears it once, and not with each response.
+    let progress = text(&mut chrome, "#crawl-text");
+    assert!(progress.starts_with("Crawl: ") && progress.contains(" of 4,000"), "{progress}");
+    assert!(progress.contains(" paused until "), "{progress}");
+    let heard = text(&mut chrome, "#crawl [role=status]");
+    assert!(heard.starts_with("Crawl: ") && heard.contains(" of 4,000"), "{heard}");
     // The crawl goes on, the page follows, and the host stays.
     let before = crawl.board()["all"]["delivered"].as_u64().unwrap();
     crawl.until(|board| board["all"]["delivered"].as_u64().unwrap() > before);
     chrome
         .until("performance.getEntriesByType('resource').filter(of => of.name.includes('/v1/dashboard?')).length > 1");
     assert!(text(&mut chrome, "#alerts li:first-child").starts_with(&format!("Paused{refusing} ")));
+    chrome.until(&format!("document.querySelector('#crawl-text').innerText !== {progress:?}"));
+    assert_eq!(text(&mut chrome, "#crawl [role=status]"), heard);
     let delivering = crawl.board()["domains"]["rows"].as_array().unwrap().iter().any(|row| row["key"] == good);
     assert!(delivering, "the other host is there");
 }

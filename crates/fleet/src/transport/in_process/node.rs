@@ -72,6 +72,11 @@ impl InProcessNode {
         if is_lost { Err(TransportError::Away("the response was lost".into())) } else { Ok(value) }
     }
 
+    /// Returns the broker's time.
+    pub(super) fn broker_time(&self) -> Timestamp {
+        self.broker.clock.now()
+    }
+
     /// Waits for the response delay.
     async fn delay_response(&self) {
         let delay_response = self.broker.state().faults().response_delay;

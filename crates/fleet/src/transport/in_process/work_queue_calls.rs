@@ -11,7 +11,8 @@ use futures_util::future::BoxFuture;
 use super::node::InProcessNode;
 use crate::transport::in_process::work_queue::WorkQueue;
 use crate::transport::{
-    MAX_QUEUED_LINK, QueueContent, QueueSites, QueuedMessage, TransportError, WorkQueues, check_queue_name, shard_of,
+    MAX_QUEUED_LINK, QueueContent, QueueSites, QueueStatistics, QueuedMessage, TransportError, WorkQueues,
+    check_queue_name, shard_of,
 };
 
 impl InProcessNode {
@@ -49,11 +50,13 @@ impl WorkQueues for InProcessNode {
             if body.len() > MAX_QUEUED_LINK {
                 return Err(TransportError::Invalid(format!("a link of {} bytes", body.len())));
             }
+            let now = self.broker_time();
             self.with_queue(queue, |queue| {
                 if !queue.ids.insert(id.to_owned()) {
                     return Ok(false);
                 }
                 queue.last += 1;
+                queue.times.insert(queue.last, now);
                 queue.links.insert(queue.last, (site.to_owned(), body));
                 Ok(true)
             })
@@ -155,5 +158,13 @@ impl WorkQueues for InProcessNode {
             })
         }
         .boxed()
+    }
+
+    fn statistics<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<QueueStatistics, TransportError>> {
+        async move { self.with_queue(queue, |queue| Ok(queue.statistics())) }.boxed()
+    }
+
+    fn purge<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<u64, TransportError>> {
+        async move { self.with_queue(queue, |queue| Ok(queue.purge())) }.boxed()
     }
 }

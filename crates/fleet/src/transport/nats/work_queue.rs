@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use async_nats::datetime::parse_rfc3339;
 use async_nats::header::{HeaderMap, NATS_EXPECTED_STREAM, NATS_MESSAGE_ID};
 use async_nats::jetstream::ErrorCode;
 use async_nats::{Request, StatusCode};
@@ -22,7 +23,10 @@ use super::error::{ApiError, StoreError, api_error, other_error, request_error};
 use super::names::Names;
 use crate::transport::nats::connection::Connection;
 use crate::transport::nats::provision;
-use crate::transport::{QueueContent, QueueSites, QueuedMessage, TransportError, WorkQueues, check_queue_name};
+use crate::transport::nats::stream_info;
+use crate::transport::{
+    QueueContent, QueueSites, QueueStatistics, QueuedMessage, TransportError, WorkQueues, check_queue_name,
+};
 
 /// The time after which the broker delivers a link again by itself. It is longer than any pause of a host: when a node
 /// dies, its lease ends long before.
@@ -62,9 +66,39 @@ struct Replica {
 struct ContentState {
     messages: u64,
     #[serde(default)]
+    first_ts: String,
+    #[serde(default)]
     num_subjects: u64,
     #[serde(default)]
     subjects: HashMap<String, u64>,
+}
+
+/// One part of the list of a stream's consumers.
+#[derive(Deserialize)]
+struct ConsumersResponse {
+    #[serde(default)]
+    total: usize,
+    #[serde(default)]
+    consumers: Option<Vec<ListedConsumer>>,
+}
+
+#[derive(Deserialize)]
+struct ListedConsumer {
+    config: ListedConfig,
+    #[serde(default)]
+    num_ack_pending: u64,
+}
+
+#[derive(Deserialize)]
+struct ListedConfig {
+    #[serde(default)]
+    filter_subject: String,
+}
+
+#[derive(Deserialize)]
+struct PurgeResponse {
+    #[serde(default)]
+    purged: u64,
 }
 
 #[derive(Deserialize)]
@@ -230,6 +264,40 @@ impl Connection {
         }
     }
 
+    async fn queue_statistics(&self, queue: &str) -> Result<QueueStatistics, TransportError> {
+        let state = self.queue_state(queue, None).await?;
+        let oldest_at = match state.messages {
+            0 => None,
+            _ => parse_rfc3339(&state.first_ts).ok().map(stream_info::timestamp),
+        };
+        let mut found = QueueStatistics { links: state.messages, oldest_at, open_sites: Vec::new() };
+        let (stream, mut seen) = (self.names.queue_stream(queue), 0);
+        loop {
+            let subject = format!("CONSUMER.LIST.{stream}");
+            let part = self.api_request::<ConsumersResponse>(&subject, &json!({ "offset": seen }), &stream).await?;
+            let part = part.map_err(|error| queue_error(&error, queue, &stream))?;
+            let consumers = part.consumers.unwrap_or_default();
+            seen += consumers.len();
+            let is_last = consumers.is_empty() || seen >= part.total;
+            for consumer in consumers {
+                // Consumers of other programs read no site.
+                if let Some(site) = self.names.site_of_subject(queue, &consumer.config.filter_subject) {
+                    found.open_sites.push((site, consumer.num_ack_pending));
+                }
+            }
+            if is_last {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn purge_queue(&self, queue: &str) -> Result<u64, TransportError> {
+        check_queue_name(queue)?;
+        let stream = self.names.queue_stream(queue);
+        let answer = self.api_request::<PurgeResponse>(&format!("STREAM.PURGE.{stream}"), &json!({}), &stream).await?;
+        answer.map(|answer| answer.purged).map_err(|error| queue_error(&error, queue, &stream))
+    }
+
     async fn acknowledge(&self, queue: &str, message: &QueuedMessage) -> Result<(), TransportError> {
         self.connected()?;
         let (stream, begun) = (self.names.queue_stream(queue), Instant::now());
@@ -320,5 +388,13 @@ impl WorkQueues for Nats {
 
     fn close<'a>(&'a self, queue: &'a str, site: &'a str) -> BoxFuture<'a, Result<(), TransportError>> {
         Box::pin(async move { self.connection.consumer::<Value>("DELETE", queue, site).await.map(drop) })
+    }
+
+    fn statistics<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<QueueStatistics, TransportError>> {
+        Box::pin(self.connection.queue_statistics(queue))
+    }
+
+    fn purge<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<u64, TransportError>> {
+        Box::pin(self.connection.purge_queue(queue))
     }
 }
