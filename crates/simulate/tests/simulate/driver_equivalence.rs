@@ -73,9 +73,13 @@ impl ServerResponse {
                 headers.extend(retry_after.map(|seconds| Header::new("Retry-After", seconds.to_string())));
                 Ok((403, headers, "<h1>Forbidden</h1>".to_owned()))
             }
-            Self::Short(n) => {
-                html(200, format!("<!doctype html><script src=/menu.js></script><title>Note</title><p>Note {}", "o".repeat(*n as usize * 9)))
-            }
+            Self::Short(n) => html(
+                200,
+                format!(
+                    "<!doctype html><script src=/menu.js></script><title>Note</title><p>Note {}",
+                    "o".repeat(*n as usize * 9)
+                ),
+            ),
             Self::Missing => html(404, "<h1>Not Found</h1>".to_owned()),
             Self::Broken => html(500, "<h1>Internal Server Error</h1>".to_owned()),
             Self::OtherHost(_, response) => response.response(),
