@@ -9,10 +9,10 @@
 use super::decay::Decay;
 use super::evidence_snapshot::{CombineMode, EvidenceSnapshot};
 use super::{Evidence, RemoteAttempt};
-use crate::error::Error;
+
 use fetchwise_types::heuristic::files::FileSuffixes;
 use fetchwise_types::heuristic::url::{ContentKind, suffix_of};
-use fetchwise_types::registry::Registry;
+use fetchwise_types::registry::{Registry, RegistryError};
 use fetchwise_types::time::Timestamp;
 
 /// Evidence with its registry. A selector has one, and each fold of a log fills one.
@@ -42,8 +42,8 @@ impl Learned {
     /// evidence separately.
     ///
     /// # Errors
-    /// [`Error`], as [`SelectorBuilder::build`](crate::selector::SelectorBuilder::build).
-    pub fn empty_copy(&self) -> Result<Self, Error> {
+    /// [`RegistryError`], which the fetchers of this registry never cause.
+    pub fn empty_copy(&self) -> Result<Self, RegistryError> {
         let specs = self.registry.candidates().map(|(_, spec)| spec.clone()).collect();
         let suffixes = self.evidence.file_suffixes().clone();
         Ok(Self::new(self.evidence.decay(), None, suffixes, false, Registry::new(specs)?))

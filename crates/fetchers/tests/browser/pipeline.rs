@@ -55,9 +55,8 @@ async fn a_react_shell_is_rendered_and_the_site_is_remembered_for_the_browser() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_page_costs_one_render_and_other_pages_of_the_site_one_request_each() {
-    let page = |n: u32| {
-        Site::Html(format!("<!doctype html><script>var menu = 1</script><title>Note {n}</title><p>Note {n}: ferry"))
-    };
+    let page =
+        |n: u32| Site::Html(format!("<!doctype html><title>Note {n}</title><p>Note {n}: ferry<iframe></iframe>"));
     let notes: Vec<(String, Site)> = (1..9).map(|n| (format!("/notes/{n}"), page(n))).collect();
     let origin = Origin::start([("127.0.0.1", Site::Mixed(notes))]).unwrap();
     let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);

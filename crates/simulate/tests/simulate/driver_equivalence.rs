@@ -75,10 +75,7 @@ impl ServerResponse {
             }
             Self::Short(n) => html(
                 200,
-                format!(
-                    "<!doctype html><script src=/menu.js></script><title>Note</title><p>Note {}",
-                    "o".repeat(*n as usize * 9)
-                ),
+                format!("<!doctype html><title>Note</title><p>Note {}<iframe></iframe>", "o".repeat(*n as usize * 9)),
             ),
             Self::Missing => html(404, "<h1>Not Found</h1>".to_owned()),
             Self::Broken => html(500, "<h1>Internal Server Error</h1>".to_owned()),
