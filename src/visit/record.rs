@@ -32,7 +32,7 @@ pub(super) struct SentRequest<'s> {
 }
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
-    /// Records the requests that a server did not result on a kept connection. It may have read them, so that each is an
+    /// Records the requests that a server did not answer on a kept connection. It may have read them, so that each is an
     /// attempt, as a failure that is retried is.
     pub(super) fn record_unanswered(&mut self, sent: &SentRequest<'_>, result: &mut FetchResult) {
         for url in std::mem::take(&mut result.unanswered) {

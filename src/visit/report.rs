@@ -111,11 +111,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         claims: &mut FetchClaims<S>,
         result: &FetchResult,
     ) -> Circumstances {
-        let kind = result.outcome.counts_as(&sent.by).err().as_ref().and_then(ErrorType::kind);
-        let is_failure = result.outcome.counts_as(&sent.by).is_err();
+        let error = result.outcome.counts_as(&sent.by).err();
+        let kind = error.as_ref().and_then(ErrorType::kind);
         let asked = self.requested_pause(result, sent.now);
         // Checked before the pace gets the result, since afterwards it knows of the block only.
-        let was_served = is_failure
+        let was_served = error.is_some()
             && self.was_served_recently(self.host(), Some(sent.selection), sent.now)
             && !self.is_later_trial();
         let effect = self.report_to_pace(claims.permit.take(), sent, result, asked);
