@@ -29,7 +29,7 @@ SKIPPED_LIST = $(abspath $(or $(CARGO_TARGET_DIR),target))/skipped-tests.txt
 BENCH_REPORT ?=
 # Arguments of `limiters`: --quick, --seconds N, --seed N.
 LIMITERS ?=
-SHELL_PAGES := crates/testsite/src/pages/react-shell
+SHELL_PAGES := lab/testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
 .PHONY: help test list-tests test-system check book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo fleet-testbed bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures terminal-pictures crawl chromium nginx nats-server prometheus yt-dlp limits limiters fleet-queue warc-tools peers python node examples install release ci
@@ -145,12 +145,12 @@ api-bless: ## Write .ci/public-api/*.txt as the public API is now
 	.ci/api --bless
 
 react-shell: ## Rebuild the demo's React app and copy it to where it is embedded
-	cd crates/testsite/web/react-shell && npm ci && npm run build
+	cd lab/testsite/web/react-shell && npm ci && npm run build
 	rm -f $(SHELL_PAGES)/*
-	cp crates/testsite/web/react-shell/dist/index.html $(SHELL_PAGES)/index.html
-	cp crates/testsite/web/react-shell/dist/assets/*.js $(SHELL_PAGES)/app.js
-	cp crates/testsite/web/react-shell/dist/assets/*.css $(SHELL_PAGES)/app.css
-	cp crates/testsite/web/react-shell/node_modules/react/LICENSE $(SHELL_PAGES)/LICENSE-react.txt
+	cp lab/testsite/web/react-shell/dist/index.html $(SHELL_PAGES)/index.html
+	cp lab/testsite/web/react-shell/dist/assets/*.js $(SHELL_PAGES)/app.js
+	cp lab/testsite/web/react-shell/dist/assets/*.css $(SHELL_PAGES)/app.css
+	cp lab/testsite/web/react-shell/node_modules/react/LICENSE $(SHELL_PAGES)/LICENSE-react.txt
 
 uplot: ## Fetch the dashboard's chart library again, in the pinned version
 	.ci/uplot

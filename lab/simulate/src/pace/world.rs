@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::rng::Stream;
 use crate::world_file::{WorldError, WorldFile, is_of_kind};
 
-/// A world of hosts with limits. `crates/simulate/worlds/pace.toml` has every key.
+/// A world of hosts with limits. `lab/simulate/worlds/pace.toml` has every key.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PaceWorld {

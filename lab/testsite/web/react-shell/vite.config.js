@@ -1,4 +1,4 @@
-// Builds the app into dist/; `make react-shell` copies that to crates/testsite/src/pages/react-shell/, where the origin embeds it.
+// Builds the app into dist/; `make react-shell` copies that to lab/testsite/src/pages/react-shell/, where the origin embeds it.
 import react from '@vitejs/plugin-react'
 import { defineConfig } from 'vite'
 

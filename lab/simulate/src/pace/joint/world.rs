@@ -18,7 +18,7 @@ pub const JOINT_WORLDS: [(&str, &str); 2] = [
     ("joint-2", include_str!("../../../worlds/joint-2.toml")),
 ];
 
-/// A world of hosts whose limits depend on the fetcher. `crates/simulate/worlds/joint-1.toml` has every key.
+/// A world of hosts whose limits depend on the fetcher. `lab/simulate/worlds/joint-1.toml` has every key.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JointWorld {
