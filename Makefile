@@ -5,8 +5,8 @@ PREFIX ?= /usr/local
 # What `install` installs and `limiters` measures: a program that is built already, or nothing, and they build one.
 PROGRAM ?=
 FUZZ_SECONDS ?= 60
-# The packages that are tested. Benchmarks and the example crawler bring libraries of others, which no test needs.
-TESTED := --locked --workspace --exclude fetchwise-benches --exclude fetchwise-example-crawler --all-features
+# The packages that are tested. Benchmarks, their report and the example crawler bring libraries of others, which no test needs.
+TESTED := --locked --workspace --exclude fetchwise-benches --exclude fetchwise-bench-report --exclude fetchwise-example-crawler --all-features
 # cargo-nextest where it is installed; CARGO_NEXTEST= says that it is not.
 CARGO_NEXTEST ?= $(shell command -v cargo-nextest)
 # The profile in .config/nextest.toml: default, gate or long.
@@ -86,7 +86,7 @@ fleet-queue: nats-server ## Fetch a queue of 100,000 links with three nodes, of 
 
 limiters: ## Crawl twelve hosts with limiters, twice and on a busy machine, and write docs/reports/limiters.md (a quarter of an hour; wants an idle machine)
 	$(if $(PROGRAM),,$(CARGO) build --locked --profile dist -p fetchwise-cli --features full)
-	@python3 benches/limiters.py --fetchwise $(or $(PROGRAM),$(or $(CARGO_TARGET_DIR),target)/dist/fetchwise) --write docs/reports/limiters.md $(LIMITERS)
+	@python3 lab/limiters.py --fetchwise $(or $(PROGRAM),$(or $(CARGO_TARGET_DIR),target)/dist/fetchwise) --write docs/reports/limiters.md $(LIMITERS)
 
 python: ## Build the Python package and test it as it is installed (some ten minutes)
 	@.ci/python
@@ -130,7 +130,7 @@ bench: ## Run the benchmarks
 	$(CARGO) bench --locked -p fetchwise-benches
 
 bench-report: ## Measure everything side by side and write docs/reports/benchmarks.md (some ten minutes; wants an idle machine)
-	$(CARGO) bench --locked -p fetchwise-benches --bench report -- $(BENCH_REPORT)
+	$(CARGO) run --locked --profile bench -p fetchwise-bench-report -- $(BENCH_REPORT)
 
 instructions: ## Count the instructions of the hot paths; fail where they have grown
 	.ci/instructions

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A crawl of a long list: the time to the first request, the time to read the list, and the peak memory of the process.
 
-    benches/long_list.py --fetchwise target/dist/fetchwise [--links 10000000] [--hosts 100000] [--seconds 60]
+    lab/long_list.py --fetchwise target/dist/fetchwise [--links 10000000] [--hosts 100000] [--seconds 60]
 
 The hosts are addresses of 127.0.0.0/8 that take turns in the list, and one server on loopback responds for all of them.
 The crawl ends by SIGKILL after some seconds, or once the list is read if that takes longer. The target is 400 MB, and a

@@ -38,7 +38,7 @@ struct Run {
 
 /// Adds this run to the committed history, and writes it with its plot below `plots`. Returns the section about it.
 pub(crate) fn write(plots: &Path, host: &Host, sections: &[Section]) -> String {
-    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reports/benchmarks").join(FILE);
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reports/benchmarks").join(FILE);
     let mut lines = std::fs::read_to_string(committed).unwrap_or_default();
     let figures: Vec<&Figure> = sections.iter().flat_map(|section| &section.figures).collect();
     let own = Run {

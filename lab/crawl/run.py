@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Crawls ten sites of the testbed with one `fetchwise fetch`, and compares its time with the time that the limits of the sites force.
 
-    benches/crawl/run.py --fetchwise target/dist/fetchwise [--pages N] [--seed N] [--wait TIME] [--write docs/reports/crawl.md]
+    lab/crawl/run.py --fetchwise target/dist/fetchwise [--pages N] [--seed N] [--wait TIME] [--write docs/reports/crawl.md]
 
 Owns: the command of the crawl, the times, and the goal. Invariants: the testbed decides which pages are good, and the clock of this
 script decides when a result came. Must not know: how fetchwise paces a host.

@@ -73,7 +73,7 @@ fn first_line(path: &str) -> String {
 
 /// Returns the last line that a command prints.
 fn output(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+    let output = Command::new(program).args(args).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     text.trim().lines().last().unwrap_or("unknown").trim().to_owned()
 }
@@ -85,7 +85,7 @@ pub(crate) fn load() -> String {
 
 fn commit() -> String {
     let commit = output("git", &["rev-parse", "--short=12", "HEAD"]);
-    match output("git", &["status", "--porcelain", "--untracked-files=no", "--", "src", "log", "crates", "benches"])
+    match output("git", &["status", "--porcelain", "--untracked-files=no", "--", "src", "log", "crates", "lab"])
         .as_str()
     {
         "unknown" => commit,
@@ -116,7 +116,7 @@ fn memory() -> String {
 }
 
 fn crates() -> String {
-    let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock")).unwrap_or_default();
+    let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock")).unwrap_or_default();
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut name = "";
     for line in lock.lines() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Crawlers on the same testbed, one after the other, each set up by its own documentation.
 
-    benches/peers/run.py --fetchwise target/dist/fetchwise --kept DIR [--pages N] [--seed N] [--seconds N] [--only NAME ...] [--write docs/reports/peers.md]
+    lab/peers/run.py --fetchwise target/dist/fetchwise --kept DIR [--pages N] [--seed N] [--seconds N] [--only NAME ...] [--write docs/reports/peers.md]
 
 Needs Scrapy, scrapy-playwright and Crawlee in the Python that runs this, and npm's crawlee and playwright below --node.
 Missing ones are reported and skipped. The testbed counts good, wrong, blocked and rendered pages. Each ledger is kept
@@ -34,7 +34,7 @@ def peers(args: argparse.Namespace) -> dict[str, tuple[list[str], str | None]]:
 
     node = args.node and os.path.isdir(os.path.join(args.node, "node_modules", "crawlee"))
     crawlee = None if node else "npm install crawlee playwright"
-    spider = None if args.spider and os.path.exists(args.spider) else "cargo build --release --manifest-path benches/peers/spider/Cargo.toml"
+    spider = None if args.spider and os.path.exists(args.spider) else "cargo build --release --manifest-path lab/peers/spider/Cargo.toml"
     return {
         "fetchwise": ([sys.executable, "fetchwise_testbed.py"], None),
         "fetchwise, --wait 0": ([sys.executable, "fetchwise_testbed.py", "--wait", "0"], None),
@@ -52,7 +52,7 @@ def circumstances() -> dict[str, str]:
     def git(*command: str) -> str:
         return subprocess.run(["git", *command], cwd=HERE, capture_output=True, text=True, check=False).stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", "../../src", "../../log", "../../crates", "../../benches")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", "../../src", "../../log", "../../crates", "../../lab")
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "load": ", ".join(f"{load:.2f}" for load in os.getloadavg()),
@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=600, help="what came after so long counts no more (600)")
     parser.add_argument("--only", nargs="+", help="only these crawlers")
     parser.add_argument("--node", type=os.path.abspath, help="where npm's crawlee is")
-    parser.add_argument("--spider", type=os.path.abspath, help="the program of benches/peers/spider")
+    parser.add_argument("--spider", type=os.path.abspath, help="the program of lab/peers/spider")
     parser.add_argument("--kept", required=True, type=os.path.abspath, help="where the ledgers are kept")
     parser.add_argument("--chromium", default=shutil.which("chromium") or "chromium", help="the browser for all")
     parser.add_argument("--write", help="put the tables into this page, between its marks")

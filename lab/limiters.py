@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A crawl of twelve hosts with limiters: the share of the allowed pages that it gets, and the requests that are refused.
 
-    benches/limiters.py --fetchwise target/dist/fetchwise [--seconds 300] [--quick] [--write docs/reports/limiters.md]
+    lab/limiters.py --fetchwise target/dist/fetchwise [--seconds 300] [--quick] [--write docs/reports/limiters.md]
 
 Owns: the limiters, the rate that each of them allows, and the targets. Invariants: the server alone counts pages and refusals; a page
 counts once. Must not know: how fetchwise paces a host.

@@ -17,13 +17,13 @@ mod growth;
 mod history;
 mod host;
 mod log;
-#[path = "../loopback/mod.rs"]
+#[path = "../../../benches/loopback/mod.rs"]
 mod loopback;
 mod map_peers;
 mod measure;
 mod memory;
 mod mixed;
-#[path = "../pages/mod.rs"]
+#[path = "../../../benches/pages/mod.rs"]
 mod page_sets;
 mod pages;
 mod pipeline;
@@ -97,7 +97,7 @@ struct ReportArgs {
 }
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
         ["--child", "server"] => server::run(),
@@ -106,7 +106,7 @@ fn main() -> ExitCode {
         _ => match report_args(&args) {
             Ok(report_args) => return run(&report_args),
             Err(message) => {
-                eprintln!("{message}\nusage: report [--quick | --full] [--only SUBJECT]... [--out DIR]");
+                eprintln!("{message}\nusage: fetchwise-bench-report [--quick | --full] [--only SUBJECT]... [--out DIR]");
                 return ExitCode::from(2);
             }
         },
@@ -137,7 +137,7 @@ fn report_args(args: &[String]) -> Result<ReportArgs, String> {
     if report_args.out.as_os_str().is_empty() {
         let is_whole = report_args.only.is_empty() && report_args.scale != Scale::Quick;
         report_args.out = match is_whole {
-            true => Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reports"),
+            true => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reports"),
             false => std::env::temp_dir().join("fetchwise-bench-report"),
         };
     }

@@ -2,7 +2,7 @@
 """One node, ten independent nodes and ten that share evidence, each on a separate testbed with the same pages:
 blocked requests, and the cost of a page.
 
-    benches/fleet_testbed.py --fetchwise target/dist/fetchwise --nats target/nats-server/nats-server [--write docs/reports/fleet.md]
+    lab/fleet_testbed.py --fetchwise target/dist/fetchwise --nats target/nats-server/nats-server [--write docs/reports/fleet.md]
 
 Every node is a process of `fetchwise fetch`, and the fleet's broker has three real servers. The links come in one order
 at one rate, each to a random node, as from a frontier that is not divided by site. The testbed counts good, blocked and
