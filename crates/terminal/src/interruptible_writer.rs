@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 static GIVE_UP_AT: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Limits the wait of all writes to `time` from now. Only a shorter limit than the current one has an effect.
-pub(crate) fn give_up_within(time: Duration) {
+pub fn give_up_within(time: Duration) {
     let until = begun().elapsed().saturating_add(time).as_millis();
     // Relaxed: a writer that sees the limit a moment later gives up a moment later.
     GIVE_UP_AT.fetch_min(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
 /// Returns whether `error` is that of a write that gave up.
-pub(crate) fn gave_up(error: &io::Error) -> bool {
+pub fn gave_up(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::TimedOut
 }
 
@@ -34,7 +34,7 @@ fn begun() -> Instant {
 
 /// A writer to `W`, which is stdout or stderr, that gives up after the limit of [`give_up_within`].
 #[derive(Debug)]
-pub(crate) struct InterruptibleWriter<W>(pub(crate) W);
+pub struct InterruptibleWriter<W>(pub W);
 
 /// The interval at which a waiting write checks the limit.
 #[cfg(unix)]
