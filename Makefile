@@ -156,6 +156,7 @@ uplot: ## Fetch the dashboard's chart library again, in the pinned version
 	.ci/uplot
 
 pictures: chromium nats-server ## Take the pictures of docs/guides/dashboard.md again (PICTURES_OF=DIR: of the log in DIR)
+	$(CARGO) build --locked --workspace --all-features --bin fetchwise-lab
 	$(CARGO) test --locked --workspace --all-features --test system -- --ignored pictures
 
 terminal-pictures: chromium ## Take the pictures of a crawl on a terminal again: docs/images/crawl-*.svg (installs pyte)

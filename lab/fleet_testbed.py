@@ -105,7 +105,7 @@ def feed(nodes: list[subprocess.Popen], links: list[str], rate: float, luck: ran
 def crawl(args: argparse.Namespace, count: int, is_sharing: bool) -> dict:
     """Returns the testbed's ledger after a crawl by `count` nodes."""
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
-        command = [args.fetchwise, "testbed", "--json", "--pages", str(args.pages), "--seed", str(args.seed)]
+        command = [args.lab, "testbed", "--json", "--pages", str(args.pages), "--seed", str(args.seed)]
         testbed = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
         stack.callback(testbed.kill)
         where = json.loads(testbed.stdout.readline())
@@ -152,12 +152,14 @@ def figures(ledger: dict) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fetchwise", required=True, type=os.path.abspath, help="the program")
+    parser.add_argument("--lab", type=os.path.abspath, help="the program of the testbed (fetchwise-lab next to the other one)")
     parser.add_argument("--nats", required=True, type=os.path.abspath, help="the broker")
     parser.add_argument("--pages", type=int, default=30, help="pages of each site (30)")
     parser.add_argument("--seed", type=int, default=1, help="which pages, and who gets which (1)")
     parser.add_argument("--rate", type=float, default=4.0, help="links a second, of all nodes together (4)")
     parser.add_argument("--write", help="the page with the table")
     args = parser.parse_args()
+    args.lab = args.lab or os.path.join(os.path.dirname(args.fetchwise), "fetchwise-lab")
     lines = [
         f"`make fleet-testbed`, {args.pages} pages of each site, seed {args.seed}, {args.rate:g} links a second:",
         "",

@@ -28,7 +28,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "peers"))
 from hand_in import Pages, links  # noqa: E402
 
-#: Pages per second that the limit of a kind allows (`fetchwise testbed` documents the kinds). Kinds without a limit force no time.
+#: Pages per second that the limit of a kind allows (docs/guides/testbed.md documents the kinds). Kinds without a limit force no time.
 LIMITS = {"limited": 40 / 10}
 #: Kinds whose pages no fetcher of a plain installation gets, and kinds that have none.
 LETS_NOBODY_IN = {"cloudflare", "datadome", "forbidden"}
@@ -103,14 +103,16 @@ def errors(kinds: dict[str, str], results: list[tuple[float, dict]], kind: str) 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fetchwise", required=True, type=os.path.abspath, help="the program")
+    parser.add_argument("--lab", type=os.path.abspath, help="the program of the testbed (fetchwise-lab next to the other one)")
     parser.add_argument("--sites", type=pathlib.Path, default=HERE / "sites.toml", help="the sites, one of each kind (sites.toml)")
     parser.add_argument("--pages", type=int, default=200, help="pages of each site (200)")
     parser.add_argument("--seed", type=int, default=1, help="which pages (1)")
     parser.add_argument("--wait", help="how long the crawl waits for paused links, as in `fetch --wait` (the default of fetch)")
     parser.add_argument("--write", help="the page with the table")
     args = parser.parse_args()
+    args.lab = args.lab or os.path.join(os.path.dirname(args.fetchwise), "fetchwise-lab")
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
-        command = [args.fetchwise, "testbed", "--json", "--sites", str(args.sites), "--pages", str(args.pages), "--seed", str(args.seed)]
+        command = [args.lab, "testbed", "--json", "--sites", str(args.sites), "--pages", str(args.pages), "--seed", str(args.seed)]
         command += ["--ledger", os.path.join(place, "ledger.json")]
         testbed = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
         stack.callback(testbed.terminate)

@@ -64,7 +64,7 @@ def crawl(args: argparse.Namespace, name: str, command: list[str]) -> dict:
     """Returns one crawler's ledger and time, and the circumstances when it began."""
     at_start = circumstances()
     with tempfile.TemporaryDirectory() as place:
-        testbed_command = [args.fetchwise, "testbed", "--json", "--pages", str(args.pages), "--seed", str(args.seed)]
+        testbed_command = [args.lab, "testbed", "--json", "--pages", str(args.pages), "--seed", str(args.seed)]
         with subprocess.Popen(testbed_command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as testbed:
             try:
                 assert testbed.stdout
@@ -129,6 +129,7 @@ def by_kind(found: dict[str, dict]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fetchwise", required=True, type=os.path.abspath, help="the program")
+    parser.add_argument("--lab", type=os.path.abspath, help="the program of the testbed (fetchwise-lab next to the other one)")
     parser.add_argument("--pages", type=int, default=30, help="pages of each site (30)")
     parser.add_argument("--seed", type=int, default=1, help="which pages (1)")
     parser.add_argument("--seconds", type=int, default=600, help="what came after so long counts no more (600)")
@@ -139,6 +140,7 @@ def main() -> None:
     parser.add_argument("--chromium", default=shutil.which("chromium") or "chromium", help="the browser for all")
     parser.add_argument("--write", help="put the tables into this page, between its marks")
     args = parser.parse_args()
+    args.lab = args.lab or os.path.join(os.path.dirname(args.fetchwise), "fetchwise-lab")
     found = {}
     os.makedirs(args.kept, exist_ok=True)
     for name, (command, missing) in peers(args).items():

@@ -106,7 +106,9 @@ fn main() -> ExitCode {
         _ => match report_args(&args) {
             Ok(report_args) => return run(&report_args),
             Err(message) => {
-                eprintln!("{message}\nusage: fetchwise-bench-report [--quick | --full] [--only SUBJECT]... [--out DIR]");
+                eprintln!(
+                    "{message}\nusage: fetchwise-bench-report [--quick | --full] [--only SUBJECT]... [--out DIR]"
+                );
                 return ExitCode::from(2);
             }
         },

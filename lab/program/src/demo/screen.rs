@@ -10,8 +10,8 @@ use std::time::Duration;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
 use super::view;
-use crate::commands::demo::shared_model::SharedModel;
-use crate::commands::fetch::shutdown::Stop;
+use crate::demo::shared_model::SharedModel;
+use crate::shutdown::Stop;
 
 /// The time between two frames.
 const FRAME: Duration = Duration::from_millis(100);

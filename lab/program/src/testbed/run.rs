@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use fetchwise_terminal::{HEADING, Table, note, shown};
 use fetchwise_testsite::benchmark_sites::{
     BenchmarkOptions, BenchmarkSites, Ledger, RENDER_COST, Score, SitePlan, default_plans,
 };
@@ -11,9 +12,9 @@ use fetchwise_testsite::submission_server::SubmissionServer;
 use serde::{Deserialize, Serialize};
 
 use super::args::TestbedArgs;
-use crate::commands::fetch::shutdown;
-use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{HEADING, Output, Table, note, shown};
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::shutdown;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fetchwise::config::PaceHostConfig;
+use fetchwise::config::{Config, PaceHostConfig};
 use fetchwise::detect::Detector;
 use fetchwise::fetch::address_guard::AddressGuard;
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
@@ -16,24 +16,21 @@ use fetchwise::fetch::http::{DEFAULT_USER_AGENT, HttpFetcher};
 use fetchwise::heuristic::url::domain_of;
 use fetchwise::pace::PaceMode;
 use fetchwise::pipeline::{Link, Pipeline, Report};
+use fetchwise_terminal::{DIM, Table, styled};
 use fetchwise_testsite::demo_sites::{DemoSite, MILL, interactive_demo_sites};
 use fetchwise_testsite::origin::Origin;
 use tokio::task::JoinSet;
 
-use super::args::DemoArgs;
+use super::args::{Browser, DemoArgs};
+use super::crawler::{Crawler, CrawlerOptions};
 use super::screen;
-use super::sites::{STEALTH_AGENT, serve};
-use crate::commands::demo::baselines::{Baseline, count};
-use crate::commands::demo::dashboard;
-use crate::commands::demo::model::{DemoModel, PageResult, RequestCounts};
-use crate::commands::demo::shared_model::SharedModel;
-use crate::commands::fetch::args::PaceArgs;
-use crate::commands::fetch::crawl_options::CrawlOptions;
-use crate::commands::fetch::shutdown;
-use crate::setup::fetcher_availability::FetcherAvailability;
-use crate::setup::settings::Settings;
-use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{DIM, Output, Table, styled};
+use super::sites::serve;
+use crate::demo::baselines::{Baseline, count};
+use crate::demo::model::{DemoModel, PageResult, RequestCounts};
+use crate::demo::shared_model::SharedModel;
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::shutdown;
 
 /// The minimum duration of a round, so that a person can follow.
 const ROUND_TIME: Duration = Duration::from_millis(700);
@@ -47,35 +44,32 @@ const MILL_WAIT: Duration = Duration::from_millis(50);
 const UNPACED: f64 = 10_000.0;
 
 /// Runs the command.
-pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn run(args: &DemoArgs, out: &mut Output) -> Result<Exit, Failure> {
     let (mill, sites): (Vec<DemoSite>, Vec<DemoSite>) =
         interactive_demo_sites().into_iter().partition(|place| place.name == MILL);
     let origin = serve(&[sites.clone(), mill.clone()].concat())?;
     let dir = tempfile::tempdir()
         .map_err(|error| Failure::failed(format_args!("cannot create a temporary directory: {error}")))?;
-    let settings = hurried(&settings.with_default_dir(dir.path()), &sites);
-    let crawl_options = CrawlOptions {
-        allow_private_network: true,
-        browser: args.browser.clone(),
-        stealth_agent: Some(STEALTH_AGENT.to_owned()),
-        pace: PaceArgs { mode: Some(PaceMode::Learn), ..PaceArgs::default() },
+    let (config, browser) = (hurried(&sites), args.browser()?);
+    let options = CrawlerOptions {
+        dir: args.data_dir.as_deref().unwrap_or(dir.path()),
+        config: &config,
+        browser: &browser,
         has_queue: true,
-        ..CrawlOptions::default()
+        is_served: args.serve,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
-    let (crawler, served, baselines, stop) = runtime.block_on(async {
+    let (crawler, baselines, stop) = runtime.block_on(async {
         let stop = shutdown::listen().map_err(Failure::failed)?;
-        let (crawler, served) = dashboard::open(args.serve, &settings, &crawl_options).await?;
-        Ok::<_, Failure>((crawler, served, Baselines::new(args, &settings, &sites)?, stop))
+        Ok::<_, Failure>((Crawler::open(&options).await?, Baselines::new(&browser, &sites)?, stop))
     })?;
     let names: Vec<&'static str> =
         std::iter::once("fetchwise").chain(baselines.all.iter().map(|baseline| baseline.name)).collect();
     let rounds = usize::from(args.rounds);
     let mut model = DemoModel::new(&sites, &names, rounds, render_cost(&crawler.pipeline));
-    model.dashboard = served.as_ref().map(|served| served.url.clone());
+    model.dashboard = crawler.dashboard.as_ref().map(|served| served.url.clone());
     let show = Arc::new(SharedModel::new(model));
-    let agent = settings.config.http.user_agent.clone().unwrap_or_else(|| DEFAULT_USER_AGENT.to_owned());
-    let crawl = Crawl { pipeline: Arc::clone(&crawler.pipeline), origin: Arc::new(origin), sites, agent };
+    let crawl = Crawl { pipeline: Arc::clone(&crawler.pipeline), origin: Arc::new(origin), sites };
     let drawn = {
         let going = runtime.spawn(crawl.clone().go(baselines, Arc::clone(&show)));
         let milling = runtime.spawn(grind(crawl.clone(), mill, Arc::clone(&show)));
@@ -86,12 +80,7 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Output) -> Res
         drawn
     };
     drop(crawl);
-    let closed = runtime.block_on(async {
-        if let Some(served) = served {
-            served.close().await;
-        }
-        crawler.close().await
-    });
+    let closed = runtime.block_on(crawler.close());
     runtime.shutdown_timeout(Duration::from_millis(500));
     drawn.map_err(|error| {
         Failure::failed(format_args!("cannot draw on this terminal: {error}"))
@@ -102,15 +91,16 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Output) -> Res
     Ok(Exit::Done)
 }
 
-/// Returns the settings with pauses of seconds, and with a learned pace for the mill only.
-fn hurried(settings: &Settings, sites: &[DemoSite]) -> Settings {
-    let mut settings = settings.clone();
-    settings.config.backoff.blocked_base.get_or_insert(PAUSE);
+/// Returns a config with pauses of seconds, and with a learned pace for the mill only.
+fn hurried(sites: &[DemoSite]) -> Config {
+    let mut config = Config::default();
+    config.backoff.blocked_base = Some(PAUSE);
+    config.pace.mode = Some(PaceMode::Learn);
     for place in sites {
         let pace = PaceHostConfig { rate: Some(UNPACED), parallel: None };
-        settings.config.pace.hosts.entry(place.host.to_owned()).or_insert(pace);
+        config.pace.hosts.insert(place.host.to_owned(), pace);
     }
-    settings
+    config
 }
 
 /// Returns the cost of a page of the cheapest browser, in plain requests.
@@ -127,18 +117,15 @@ struct Baselines {
 }
 
 impl Baselines {
-    fn new(args: &DemoArgs, settings: &Settings, sites: &[DemoSite]) -> Result<Self, Failure> {
+    fn new(browser: &Browser, sites: &[DemoSite]) -> Result<Self, Failure> {
         let guard = AddressGuard::new(Vec::new(), true);
         let detector = Arc::new(Detector::new());
-        let mut plain = HttpFetcher::builder().guard(guard.clone());
-        if let Some(agent) = &settings.config.http.user_agent {
-            plain = plain.user_agent(agent);
-        }
-        let plain = Arc::new(plain.build().map_err(Failure::usage)?);
+        let plain = HttpFetcher::builder().guard(guard.clone()).build().map_err(Failure::usage)?;
+        let plain = Arc::new(plain);
         let mut all = vec![Baseline::new("always direct", plain, Arc::clone(&detector), sites)?];
-        let browser = match FetcherAvailability::find(settings, &args.browser)?.browser {
+        let browser = match browser {
             Ok(program) => {
-                let browser = BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard));
+                let browser = BrowserFetcher::new(program.clone(), BrowserOptions::default(), Dialer::new(guard));
                 Some(Arc::new(browser.map_err(Failure::usage)?))
             }
             Err(_) => None,
@@ -156,8 +143,6 @@ struct Crawl {
     pipeline: Arc<Pipeline>,
     origin: Arc<Origin>,
     sites: Vec<DemoSite>,
-    /// The user agent of the plain fetcher.
-    agent: String,
 }
 
 impl Crawl {
@@ -201,8 +186,8 @@ impl Crawl {
 
     /// Records the counts of the sites.
     fn settle(&self, round: usize, baselines: &Baselines, show: &SharedModel) {
-        let mut counted = vec![count(&self.origin, &self.sites, &self.agent)];
-        counted.extend(baselines.all.iter().map(|baseline| baseline.counted(&self.sites, &self.agent)));
+        let mut counted = vec![count(&self.origin, &self.sites, DEFAULT_USER_AGENT)];
+        counted.extend(baselines.all.iter().map(|baseline| baseline.counted(&self.sites, DEFAULT_USER_AGENT)));
         let mut model = show.model();
         model.round = round;
         let pages = model

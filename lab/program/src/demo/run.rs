@@ -4,17 +4,12 @@ use std::io::IsTerminal;
 
 use super::args::DemoArgs;
 use super::{interactive, plain};
-use crate::setup::settings::Settings;
-use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::Output;
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
 
 /// Runs the command.
-pub(crate) fn run(args: &DemoArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
-    if args.plain || out.json || !can_draw() {
-        plain::run(args, settings, out)
-    } else {
-        interactive::run(args, settings, out)
-    }
+pub(crate) fn run(args: &DemoArgs, out: &mut Output) -> Result<Exit, Failure> {
+    if args.plain || out.json || !can_draw() { plain::run(args, out) } else { interactive::run(args, out) }
 }
 
 /// Returns whether there is a terminal to draw on, and a keyboard.

@@ -2,23 +2,22 @@
 
 use std::sync::Arc;
 
+use fetchwise::config::Config;
+use fetchwise::decision::Source;
+use fetchwise::pace::PaceMode;
+use fetchwise::pipeline::{Link, Pipeline, Report};
+use fetchwise::rfc3339;
+use fetchwise_terminal::{CHOSEN, DIM, ERROR, HEADING, Table, note, styled};
 use fetchwise_testsite::demo_sites::{DemoSite, demo_sites};
 use fetchwise_testsite::origin::Origin;
 use serde::Serialize;
 
 use super::args::DemoArgs;
-use super::sites::{STEALTH_AGENT, serve};
-use crate::commands::demo::dashboard;
-use crate::commands::fetch::args::PaceArgs;
-use crate::commands::fetch::crawl_options::CrawlOptions;
-use crate::commands::fetch::result_json::ReportJson;
-use crate::commands::fetch::shutdown;
-use crate::setup::settings::Settings;
-use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{CHOSEN, DIM, ERROR, HEADING, Output, Table, note, styled};
-use fetchwise::decision::Source;
-use fetchwise::pace::PaceMode;
-use fetchwise::pipeline::{Link, Pipeline, Report};
+use super::crawler::{Crawler, CrawlerOptions};
+use super::sites::serve;
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::shutdown;
 
 /// The number of rounds at the start and at the end that the final comparison covers.
 const COMPARED: usize = 4;
@@ -30,42 +29,70 @@ const WIDTH: usize = 12;
 struct FetchJson<'a> {
     round: usize,
     place: &'a str,
-    #[serde(flatten)]
-    report: ReportJson<'a>,
+    url: &'a str,
+    fetcher: Option<&'a str>,
+    source: Option<&'static str>,
+    confidence: Option<f64>,
+    status: Option<u16>,
+    success: bool,
+    error_type: Option<&'a str>,
+    error: Option<&'a str>,
+    requests: u32,
+    bytes: u64,
+    paused_until: Option<String>,
+}
+
+impl<'a> FetchJson<'a> {
+    fn new(round: usize, place: &'a str, report: &'a Report) -> Self {
+        Self {
+            round,
+            place,
+            url: &report.url,
+            fetcher: report.fetcher.as_deref(),
+            source: report.source.map(Source::name),
+            // Confidence belongs to a fetcher: without one there is none.
+            confidence: report.fetcher.as_ref().map(|_| report.confidence),
+            status: report.status,
+            success: report.success,
+            error_type: report.error_type,
+            error: report.message.as_deref(),
+            requests: report.requests,
+            bytes: report.bytes,
+            paused_until: report.paused_until.map(rfc3339::format_time),
+        }
+    }
 }
 
 /// Runs the command.
-pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn run(args: &DemoArgs, out: &mut Output) -> Result<Exit, Failure> {
     let places = demo_sites();
     let origin = serve(&places)?;
     let dir = tempfile::tempdir()
         .map_err(|error| Failure::failed(format_args!("cannot create a temporary directory: {error}")))?;
-    let settings = settings.with_default_dir(dir.path());
-    let crawl_options = CrawlOptions {
-        allow_private_network: true,
-        browser: args.browser.clone(),
-        stealth_agent: Some(STEALTH_AGENT.to_owned()),
-        // The demo sites run on this machine, so no pace is needed.
-        pace: PaceArgs { mode: Some(PaceMode::Off), ..PaceArgs::default() },
-        ..CrawlOptions::default()
+    let mut config = Config::default();
+    // The demo sites run on this machine, so no pace is needed.
+    config.pace.mode = Some(PaceMode::Off);
+    let options = CrawlerOptions {
+        dir: args.data_dir.as_deref().unwrap_or(dir.path()),
+        config: &config,
+        browser: &args.browser()?,
+        has_queue: false,
+        is_served: args.serve,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended = runtime.block_on(async {
         let mut stop = shutdown::listen().map_err(Failure::failed)?;
-        let (crawler, served) = dashboard::open(args.serve, &settings, &crawl_options).await?;
-        if let Some(served) = &served {
+        let crawler = Crawler::open(&options).await?;
+        if let Some(served) = &crawler.dashboard {
             note(format_args!("serving the dashboard at {}", served.url));
         }
         let ended = tokio::select! {
             ended = crawl(&crawler.pipeline, &places, &origin, usize::from(args.rounds), out) => ended,
             Ok(()) = stop.changed() => Err(Failure::failed("interrupted")),
         };
-        if let Some(served) = served {
-            if ended.is_ok() {
-                note(format_args!("the dashboard stays at {} until Ctrl-C", served.url));
-                let _ = stop.changed().await;
-            }
-            served.close().await;
+        if let Some(served) = crawler.dashboard.as_ref().filter(|_| ended.is_ok()) {
+            note(format_args!("the dashboard stays at {} until Ctrl-C", served.url));
+            let _ = stop.changed().await;
         }
         crawler.close().await.and(ended)
     });
@@ -96,8 +123,7 @@ async fn crawl(
         for ((task, place), past) in tasks.into_iter().zip(places).zip(&mut history) {
             let report = task.await.map_err(|error| Failure::failed(format_args!("bug in fetchwise: {error}")))?;
             if out.json {
-                let report = ReportJson::new(None, None, &report);
-                out.object(&FetchJson { round: round + 1, place: place.name, report })?;
+                out.object(&FetchJson::new(round + 1, place.name, &report))?;
             }
             past.push(report);
         }

@@ -1,8 +1,4 @@
-//! The syntax of `simulate`, which every build parses.
-#![cfg_attr(
-    not(all(feature = "simulate", feature = "fleet")),
-    allow(dead_code, reason = "read only with these features")
-)]
+//! The syntax of `simulate`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,13 +25,13 @@ use clap::Args;
     fetchwise, unpaced,\n\
     oracle, aimd, direct_1s, browser_1s, direct_best, browser_best; or all.\n\n\
     Examples:\n  \
-    fetchwise simulate --world W1 --policy default,hinted_breaker --seeds 9001..9005\n  \
-    fetchwise simulate --world W1,W4,my-world.toml --policy all --html report.html\n  \
-    fetchwise simulate --world pace --policy pace,aimd --html paces.html\n  \
-    fetchwise simulate --world joint-1 --policy all --seeds 1 --html joint.html\n  \
-    fetchwise simulate --train V1 --world my-start.toml\n  \
-    fetchwise simulate --world W1 --fleet 10 --delay 2s,1m\n  \
-    fetchwise simulate --show-world W1 > my-world.toml"
+    fetchwise-lab simulate --world W1 --policy default,hinted_breaker --seeds 9001..9005\n  \
+    fetchwise-lab simulate --world W1,W4,my-world.toml --policy all --html report.html\n  \
+    fetchwise-lab simulate --world pace --policy pace,aimd --html paces.html\n  \
+    fetchwise-lab simulate --world joint-1 --policy all --seeds 1 --html joint.html\n  \
+    fetchwise-lab simulate --train V1 --world my-start.toml\n  \
+    fetchwise-lab simulate --world W1 --fleet 10 --delay 2s,1m\n  \
+    fetchwise-lab simulate --show-world W1 > my-world.toml"
 )]
 pub(crate) struct SimulateArgs {
     /// Use these world files or built-in worlds; repeatable [default: W1 to W7]

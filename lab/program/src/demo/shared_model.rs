@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::commands::demo::model::DemoModel;
+use crate::demo::model::DemoModel;
 
 /// The progress of the demo, shared by the crawl tasks and the screen.
 pub(super) struct SharedModel {

@@ -12,8 +12,8 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use super::sites::serve;
-use crate::commands::demo::model::RequestCounts;
-use crate::terminal::exit::Failure;
+use crate::demo::model::RequestCounts;
+use crate::failure::Failure;
 
 /// A crawler that treats every page alike.
 pub(super) struct Baseline {

@@ -3,7 +3,7 @@
 use fetchwise_testsite::demo_sites::DemoSite;
 use fetchwise_testsite::origin::Origin;
 
-use crate::terminal::exit::Failure;
+use crate::failure::Failure;
 
 /// The user agent that the demo's bank accepts as a person: real stealth is not part of the demo.
 pub(super) const STEALTH_AGENT: &str = "Mozilla/5.0 (X11; Linux x86_64) stealth";

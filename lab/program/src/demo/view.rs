@@ -14,7 +14,7 @@ use ratatui::widgets::{Axis, Block, BorderType, Chart, Dataset, GraphType, Paddi
 
 use fetchwise::decision::Source;
 
-use crate::commands::demo::model::{DecisionCounts, DemoModel, FetcherKind, PageResult};
+use crate::demo::model::{DecisionCounts, DemoModel, FetcherKind, PageResult};
 
 /// The smallest window for the picture.
 const LEAST: (u16, u16) = (72, 20);

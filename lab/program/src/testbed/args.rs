@@ -1,5 +1,4 @@
-//! The syntax of `testbed`, which every build parses.
-#![cfg_attr(not(feature = "demo"), allow(dead_code, reason = "read only with the feature demo"))]
+//! The syntax of `testbed`.
 
 use std::path::PathBuf;
 
@@ -13,9 +12,9 @@ use clap::Args;
 /// are good. Ctrl-C ends the testbed and prints the score.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  fetchwise testbed\n  fetchwise testbed --pages 50 --seed 7 --ledger ledger.json\n  \
-    fetchwise testbed --tls --bot-keys site/.well-known/http-message-signatures-directory\n  \
-    fetchwise testbed --sites sites.toml        [[site]] kind = \"static\", count = 3, pages = 100"
+    after_help = "Examples:\n  fetchwise-lab testbed\n  fetchwise-lab testbed --pages 50 --seed 7 --ledger ledger.json\n  \
+    fetchwise-lab testbed --tls --bot-keys site/.well-known/http-message-signatures-directory\n  \
+    fetchwise-lab testbed --sites sites.toml        [[site]] kind = \"static\", count = 3, pages = 100"
 )]
 pub(crate) struct TestbedArgs {
     /// Read the sites from tables [[site]]: kind, and optionally count and pages [default: 22 sites of all kinds]

@@ -5,16 +5,18 @@
 use std::path::Path;
 
 use fetchwise_simulate::{
-    CRAWLERS, JOINT_WORLDS, JointReport, JointWorld, MORE, NAMES, NamedPolicy, PACE_WORLDS, PACERS, PaceOptions,
-    PaceReport, PaceWorld, PolicyReport, SHIPPED, SimulateOptions, World, WorldError, html, joint_html, joint_table,
-    learn_priors, pace_html, pace_table, simulate, simulate_joint, simulate_pace, table,
+    CRAWLERS, Egress, FleetOptions, FleetReport, JOINT_WORLDS, JointReport, JointWorld, MORE, NAMES, NamedPolicy,
+    PACE_WORLDS, PACERS, PaceOptions, PaceReport, PaceWorld, PolicyReport, SHIPPED, SimulateOptions, World, WorldError,
+    fleet_html, fleet_plots, fleet_table, html, joint_html, joint_table, learn_priors, pace_html, pace_table, simulate,
+    simulate_fleet, simulate_joint, simulate_pace, table,
 };
+use fetchwise_terminal::{note, plain, shown};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use super::args::SimulateArgs;
-use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Output, note, plain, shown};
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
 
 /// The seed of the world in which priors are learned.
 const TRAINING_SEED: u64 = 1;
@@ -62,9 +64,7 @@ fn print_table(table: &str, out: &mut Output) -> Result<(), Failure> {
 }
 
 /// Runs the command for fleets.
-#[cfg(feature = "fleet")]
 fn run_fleet(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
-    use fetchwise_simulate::{Egress, FleetOptions, FleetReport, fleet_html, fleet_plots, fleet_table, simulate_fleet};
     const DELAY: std::time::Duration = std::time::Duration::from_secs(2);
     let worlds = worlds(args)?;
     let [name] = &args.policy[..] else {
@@ -104,12 +104,6 @@ fn run_fleet(args: &SimulateArgs, out: &mut Output) -> Result<Exit, Failure> {
         }
     }
     Ok(Exit::Done)
-}
-
-/// Fails: this build has no fleets.
-#[cfg(not(feature = "fleet"))]
-fn run_fleet(_: &SimulateArgs, _: &mut Output) -> Result<Exit, Failure> {
-    Err(Failure::missing_feature("simulate --fleet", "fleet"))
 }
 
 /// Runs the command for worlds of rate limits.
@@ -242,7 +236,7 @@ fn read_world(path: &Path) -> Result<World, Failure> {
         _ => World::read(path),
     };
     world.map_err(|error| {
-        Failure::usage(error).advise("print a world file with all keys: fetchwise simulate --show-world W1")
+        Failure::usage(error).advise("print a world file with all keys: fetchwise-lab simulate --show-world W1")
     })
 }
 
