@@ -20,8 +20,8 @@ const LAB: &str = "fetchwise-lab";
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct LabArgs {
-    /// Options of fetchwise-lab
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    /// Words for fetchwise-lab
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
     #[allow(dead_code, reason = "they are passed on as they were typed, with the options before the command")]
     words: Vec<OsString>,
 }
