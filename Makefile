@@ -5,8 +5,8 @@ PREFIX ?= /usr/local
 # What `install` installs and `limiters` measures: a program that is built already, or nothing, and they build one.
 PROGRAM ?=
 FUZZ_SECONDS ?= 60
-# The packages that are tested. Benchmarks and the example crawler bring libraries of others, which no test needs.
-TESTED := --locked --workspace --exclude fetchwise-benches --exclude fetchwise-example-crawler --all-features
+# The packages that are tested. Benchmarks, their report and the example crawler bring libraries of others, which no test needs.
+TESTED := --locked --workspace --exclude fetchwise-benches --exclude fetchwise-bench-report --exclude fetchwise-example-crawler --all-features
 # cargo-nextest where it is installed; CARGO_NEXTEST= says that it is not.
 CARGO_NEXTEST ?= $(shell command -v cargo-nextest)
 # The profile in .config/nextest.toml: default, gate or long.
@@ -29,7 +29,7 @@ SKIPPED_LIST = $(abspath $(or $(CARGO_TARGET_DIR),target))/skipped-tests.txt
 BENCH_REPORT ?=
 # Arguments of `limiters`: --quick, --seconds N, --seed N.
 LIMITERS ?=
-SHELL_PAGES := crates/testsite/src/pages/react-shell
+SHELL_PAGES := lab/testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
 .PHONY: help test list-tests test-system check book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo fleet-testbed bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures terminal-pictures crawl chromium nginx nats-server prometheus yt-dlp limits limiters fleet-queue warc-tools peers python node examples install release ci
@@ -86,7 +86,7 @@ fleet-queue: nats-server ## Fetch a queue of 100,000 links with three nodes, of 
 
 limiters: ## Crawl twelve hosts with limiters, twice and on a busy machine, and write docs/reports/limiters.md (a quarter of an hour; wants an idle machine)
 	$(if $(PROGRAM),,$(CARGO) build --locked --profile dist -p fetchwise-cli --features full)
-	@python3 benches/limiters.py --fetchwise $(or $(PROGRAM),$(or $(CARGO_TARGET_DIR),target)/dist/fetchwise) --write docs/reports/limiters.md $(LIMITERS)
+	@python3 lab/limiters.py --fetchwise $(or $(PROGRAM),$(or $(CARGO_TARGET_DIR),target)/dist/fetchwise) --write docs/reports/limiters.md $(LIMITERS)
 
 python: ## Build the Python package and test it as it is installed (some ten minutes)
 	@.ci/python
@@ -130,7 +130,7 @@ bench: ## Run the benchmarks
 	$(CARGO) bench --locked -p fetchwise-benches
 
 bench-report: ## Measure everything side by side and write docs/reports/benchmarks.md (some ten minutes; wants an idle machine)
-	$(CARGO) bench --locked -p fetchwise-benches --bench report -- $(BENCH_REPORT)
+	$(CARGO) run --locked --profile bench -p fetchwise-bench-report -- $(BENCH_REPORT)
 
 instructions: ## Count the instructions of the hot paths; fail where they have grown
 	.ci/instructions
@@ -145,17 +145,18 @@ api-bless: ## Write .ci/public-api/*.txt as the public API is now
 	.ci/api --bless
 
 react-shell: ## Rebuild the demo's React app and copy it to where it is embedded
-	cd crates/testsite/web/react-shell && npm ci && npm run build
+	cd lab/testsite/web/react-shell && npm ci && npm run build
 	rm -f $(SHELL_PAGES)/*
-	cp crates/testsite/web/react-shell/dist/index.html $(SHELL_PAGES)/index.html
-	cp crates/testsite/web/react-shell/dist/assets/*.js $(SHELL_PAGES)/app.js
-	cp crates/testsite/web/react-shell/dist/assets/*.css $(SHELL_PAGES)/app.css
-	cp crates/testsite/web/react-shell/node_modules/react/LICENSE $(SHELL_PAGES)/LICENSE-react.txt
+	cp lab/testsite/web/react-shell/dist/index.html $(SHELL_PAGES)/index.html
+	cp lab/testsite/web/react-shell/dist/assets/*.js $(SHELL_PAGES)/app.js
+	cp lab/testsite/web/react-shell/dist/assets/*.css $(SHELL_PAGES)/app.css
+	cp lab/testsite/web/react-shell/node_modules/react/LICENSE $(SHELL_PAGES)/LICENSE-react.txt
 
 uplot: ## Fetch the dashboard's chart library again, in the pinned version
 	.ci/uplot
 
 pictures: chromium nats-server ## Take the pictures of docs/guides/dashboard.md again (PICTURES_OF=DIR: of the log in DIR)
+	$(CARGO) build --locked --workspace --all-features --bin fetchwise-lab
 	$(CARGO) test --locked --workspace --all-features --test system -- --ignored pictures
 
 terminal-pictures: chromium ## Take the pictures of a crawl on a terminal again: docs/images/crawl-*.svg (installs pyte)

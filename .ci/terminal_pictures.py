@@ -124,13 +124,15 @@ def report(rows: list) -> list:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fetchwise", required=True, type=os.path.abspath, help="the program")
+    parser.add_argument("--lab", type=os.path.abspath, help="the program of the testbed (fetchwise-lab next to the other one)")
     parser.add_argument("--out", required=True, type=pathlib.Path, help="the folder for the pictures")
     args = parser.parse_args()
+    args.lab = args.lab or os.path.join(os.path.dirname(args.fetchwise), "fetchwise-lab")
     for columns in (120, 60):
         with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
             sites = pathlib.Path(place, "sites.toml")
             sites.write_text("".join(f'[[site]]\nkind = "{kind}"\ncount = {count}\npages = {pages}\n' for kind, count, pages in SITES))
-            command = [args.fetchwise, "testbed", "--json", "--sites", str(sites)]
+            command = [args.lab, "testbed", "--json", "--sites", str(sites)]
             testbed = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
             stack.callback(testbed.terminate)
             with urllib.request.urlopen(json.loads(testbed.stdout.readline())["links"], timeout=30) as answer:

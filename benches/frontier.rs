@@ -5,7 +5,7 @@
 //! the caches of a processor, so its time shows what the algorithm costs. With a hundred thousand, each step meets a
 //! host that is in no cache, and reads and writes its queue at two further places: the first link of a long queue is far
 //! from its last one, and memory, not the algorithm, makes the difference. The file of the program is compiled here as
-//! it is, because the program has no library. `benches/long_list.py` measures the memory of the whole program.
+//! it is, because the program has no library. `lab/long_list.py` measures the memory of the whole program.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::hint::black_box;

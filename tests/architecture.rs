@@ -297,7 +297,7 @@ fn dependencies(folder: &str, manifest: &str) -> BTreeSet<String> {
 /// Returns the manifests below `root` by folder: those of the crates that are built for users.
 fn manifests(root: &Path) -> BTreeMap<String, String> {
     let mut folders = vec![".".to_owned(), "log".to_owned(), "benches".to_owned()];
-    for parent in ["crates", "bindings"] {
+    for parent in ["crates", "bindings", "lab"] {
         let Ok(entries) = fs::read_dir(root.join(parent)) else { continue };
         folders.extend(entries.map(|entry| format!("{parent}/{}", entry.unwrap().file_name().to_str().unwrap())));
     }

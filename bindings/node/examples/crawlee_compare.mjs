@@ -1,7 +1,7 @@
 // Crawlee's adaptive crawler with its own predictor and with fetchwise's, on the demo sites: prints the results of
 // each, as the testbed has counted them.
 //
-//     npm run compare -- [--program fetchwise] [--pages N] [--sites FILE] [--chromium PATH] [--json]
+//     npm run compare -- [--lab fetchwise-lab] [--pages N] [--sites FILE] [--chromium PATH] [--json]
 //
 // Each crawls twice, in two processes: from nothing, and after a restart, with other pages of the same sites. The
 // testbed's ledger counts good, wrong, blocked and rendered pages. Each crawler submits the pages of its request
@@ -21,7 +21,7 @@ const PATIENCE_MS = 15 * 60_000
 
 const { values: args } = parseArgs({
   options: {
-    program: { type: 'string', default: process.env.FETCHWISE_PROGRAM ?? 'fetchwise' },
+    lab: { type: 'string', default: 'fetchwise-lab' },
     chromium: { type: 'string', default: process.env.FETCHWISE_CHROMIUM ?? '/usr/bin/chromium' },
     pages: { type: 'string', default: '10' },
     sites: { type: 'string' },
@@ -89,7 +89,7 @@ function ended(child, name) {
 async function measured(ours, folder, round) {
   const where = ['--pages', args.pages, '--seed', String(round)]
   if (args.sites) where.push('--sites', args.sites)
-  const testbed = spawn(args.program, ['testbed', '--json', ...where], { stdio: ['ignore', 'pipe', 'ignore'] })
+  const testbed = spawn(args.lab, ['testbed', '--json', ...where], { stdio: ['ignore', 'pipe', 'ignore'] })
   try {
     const places = await new Promise((resolve, reject) => {
       testbed.on('error', reject)

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import test from 'node:test'
 
 import { Selector } from 'fetchwise'
@@ -12,7 +12,8 @@ import { Predictor } from 'fetchwise/crawlee'
 import { HERE, folder, run, site } from './helpers.mjs'
 
 const chromium = process.env.FETCHWISE_CHROMIUM ?? '/usr/bin/chromium'
-const program = process.env.FETCHWISE_PROGRAM
+// The program of the testbed lies next to the other one.
+const lab = process.env.FETCHWISE_PROGRAM && join(dirname(process.env.FETCHWISE_PROGRAM), 'fetchwise-lab')
 let found = existsSync(chromium)
 try {
   createRequire(join(HERE, 'x.js')).resolve('crawlee')
@@ -103,12 +104,12 @@ test('each request is a visit: shells go to the browser, blocks pause, handlers 
   assert.equal(asked.length, before, 'what is paused is not asked for, after a restart either')
 })
 
-test('fewer renders and fewer wrong pages than with Crawlee’s own predictor', { skip: skip || (!program && 'FETCHWISE_PROGRAM is not set') }, async (t) => {
+test('fewer renders and fewer wrong pages than with Crawlee’s own predictor', { skip: skip || (!lab && 'FETCHWISE_PROGRAM is not set') }, async (t) => {
   const sites = join(folder(t), 'sites.toml')
   const kinds = { static: 2, shell: 1, cloudflare: 1, sly: 1, short: 1, redirect: 1, gone: 1 }
   writeFileSync(sites, Object.entries(kinds).map(([kind, count]) => `[[site]]\nkind = "${kind}"\ncount = ${count}\n`).join(''))
   const compare = join(HERE, '../examples/crawlee_compare.mjs')
-  const done = await run(process.execPath, [compare, '--json', '--pages', '6', '--sites', sites, '--chromium', chromium], { timeout: 600_000 })
+  const done = await run(process.execPath, [compare, '--json', '--lab', lab, '--pages', '6', '--sites', sites, '--chromium', chromium], { timeout: 600_000 })
   assert.equal(done.code, 0, done.stderr.slice(-3000))
   const [own, ownAgain, first, again] = Object.values(JSON.parse(done.stdout))
   t.diagnostic(JSON.stringify({ own, ownAgain, first, again }, (key, value) => (key === 'kinds' ? undefined : value)))

@@ -86,8 +86,9 @@ fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failure> {
     match &cli.command {
         Command::Completions(args) => return commands::completions::completions(args, Cli::command(), out),
         Command::Man(args) => return commands::completions::man(args, Cli::command(), out),
-        Command::Simulate(args) => return commands::simulate::run(args, out),
-        Command::Testbed(args) => return commands::testbed::run(args, out),
+        Command::Demo(_) => return commands::lab::run("demo"),
+        Command::Testbed(_) => return commands::lab::run("testbed"),
+        Command::Simulate(_) => return commands::lab::run("simulate"),
         // `config` reports every problem of the settings, not only the first one.
         Command::Config(args) => return commands::config::run(args, &cli.global, out),
         _ => {}
@@ -99,8 +100,6 @@ fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failure> {
     settings.config.signing = match &cli.command {
         // Without --sign, the crawlers of a server sign nothing.
         Command::Serve(args) if !args.sign => Some(SigningMode::Never),
-        // The demo's sites know no crawler.
-        Command::Demo(_) => Some(SigningMode::Never),
         _ => Some(signing_mode(&settings)?),
     };
     match &cli.command {
@@ -126,11 +125,13 @@ fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failure> {
         Command::Serve(args) => commands::serve::run(args, &settings, out),
         Command::Fleet(args) => commands::fleet::run(args, &settings, out),
         Command::Identity(args) => commands::identity::run(args, &settings, out),
-        Command::Demo(args) => commands::demo::run(args, &settings, out),
         Command::Maintain(command) => commands::maintenance::run(command, &settings, out),
-        Command::Completions(_) | Command::Config(_) | Command::Man(_) | Command::Simulate(_) | Command::Testbed(_) => {
-            Ok(Exit::Done)
-        }
+        Command::Completions(_)
+        | Command::Config(_)
+        | Command::Man(_)
+        | Command::Demo(_)
+        | Command::Simulate(_)
+        | Command::Testbed(_) => Ok(Exit::Done),
     }
 }
 
@@ -140,8 +141,6 @@ mod tests {
 
     /// Each feature, whether this build has it, and a command line that needs it.
     const LINES: &[(&str, bool, &str)] = &[
-        ("demo", cfg!(feature = "demo"), "demo --plain --rounds 3"),
-        ("demo", cfg!(feature = "demo"), "testbed --pages 5"),
         ("fleet", cfg!(feature = "fleet"), "fleet status --fleet nats://127.0.0.1:4222"),
         ("fleet", cfg!(feature = "fleet"), "fetch --no-browser --fleet nats://127.0.0.1:4222 http://127.0.0.1:1/"),
         ("fleet", cfg!(feature = "fleet"), "serve --listen 127.0.0.1:0 --fleet nats://127.0.0.1:4222"),
@@ -149,7 +148,6 @@ mod tests {
         ("fleet", cfg!(feature = "fleet"), "forget --domain example.org --fleet nats://127.0.0.1:4222"),
         ("identity", cfg!(feature = "identity"), "identity show"),
         ("parquet", cfg!(feature = "parquet"), "export --format parquet"),
-        ("simulate", cfg!(feature = "simulate"), "simulate --world W1"),
         ("sqlite", cfg!(feature = "sqlite"), "export --sqlite attempts.db"),
         ("sqlite", cfg!(feature = "sqlite"), "import --pocketbase data.db"),
     ];

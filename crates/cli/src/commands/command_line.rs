@@ -7,9 +7,9 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use super::{
-    attempts, ban_rate, classify, completions, config, demo, explain, export, fetch, fetchers, fleet, hosts, identity,
-    import, importance, links, maintenance, priors, query, replay_policy, rollout, select, serve, simulate, stats,
-    testbed, try_url, unpause,
+    attempts, ban_rate, classify, completions, config, explain, export, fetch, fetchers, fleet, hosts, identity,
+    import, importance, lab, links, maintenance, priors, query, replay_policy, rollout, select, serve, stats, try_url,
+    unpause,
 };
 use crate::parse::global::GlobalArgs;
 
@@ -67,11 +67,14 @@ pub(crate) enum Command {
     Serve(serve::ServeArgs),
     Fleet(fleet::FleetCommand),
     Identity(identity::IdentityCommand),
-    Demo(demo::DemoArgs),
-    Testbed(testbed::TestbedArgs),
+    /// Crawl demo sites on this machine and watch learning happen (needs fetchwise-lab)
+    Demo(lab::LabArgs),
+    /// Serve web sites on this machine that any crawler can be tested on (needs fetchwise-lab)
+    Testbed(lab::LabArgs),
     #[command(flatten)]
     Maintain(maintenance::MaintainCommand),
-    Simulate(simulate::SimulateArgs),
+    /// Compare policies in synthetic worlds, with a virtual clock and no network (needs fetchwise-lab)
+    Simulate(lab::LabArgs),
     Config(config::ConfigArgs),
     Completions(completions::CompletionsArgs),
     Man(completions::ManArgs),

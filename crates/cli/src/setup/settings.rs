@@ -45,9 +45,6 @@ pub(crate) struct Settings {
     /// Whether the command line or the environment sets the mode.
     is_mode_given: bool,
     pub(super) data_dir: Option<PathBuf>,
-    /// Whether the command line names the data directory.
-    #[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "the demo asks"))]
-    is_dir_named: bool,
     /// The settings of the config file and the environment.
     pub(crate) config: Config,
     /// The origin of each setting.
@@ -93,7 +90,6 @@ impl Settings {
             args: args.clone(),
             is_mode_given,
             config_file: config_file(args)?,
-            is_dir_named: args.data_dir.is_some(),
             data_dir: args.data_dir.clone().or_else(|| config.data_dir.clone()),
             table,
             router: Router { mode, table: routes, split_share },
@@ -161,13 +157,6 @@ impl Settings {
     /// Returns the same settings with this data directory.
     pub(crate) fn with_dir(&self, dir: &Path) -> Self {
         Self { data_dir: Some(dir.to_owned()), ..self.clone() }
-    }
-
-    /// Returns the same settings with another data directory, unless the command line names one.
-    #[cfg(feature = "demo")]
-    pub(crate) fn with_default_dir(&self, dir: &Path) -> Self {
-        let data_dir = if self.is_dir_named { self.data_dir.clone() } else { Some(dir.to_owned()) };
-        Self { data_dir, ..self.clone() }
     }
 
     /// Returns the same settings at an earlier moment, which was at the time `now`. Evidence is that of the moment.

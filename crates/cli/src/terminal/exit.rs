@@ -45,7 +45,7 @@ impl Failure {
 
     /// Returns a failure of a command or option whose feature this build lacks.
     #[cfg_attr(
-        all(feature = "demo", feature = "fleet", feature = "parquet", feature = "simulate", feature = "sqlite"),
+        all(feature = "fleet", feature = "parquet", feature = "sqlite"),
         allow(dead_code, reason = "a build with every feature lacks none")
     )]
     pub(crate) fn missing_feature(what: &str, feature: &str) -> Self {

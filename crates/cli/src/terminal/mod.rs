@@ -3,9 +3,10 @@
 //! Must not know: what a command computes.
 
 pub(crate) mod exit;
-pub(crate) mod interruptible_writer;
 pub(crate) mod live_region;
 pub(crate) mod output;
 pub(crate) mod pace_text;
 pub(crate) mod progress;
 pub(crate) mod warnings;
+
+pub(crate) use fetchwise_terminal::interruptible_writer;

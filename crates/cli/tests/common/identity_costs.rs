@@ -5,11 +5,15 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Child;
+use std::sync::Arc;
 
+use fetchwise_testsite::benchmark_sites::{BenchmarkOptions, BenchmarkSites, SitePlan};
+use fetchwise_testsite::origin::VerifiedBots;
+use fetchwise_testsite::submission_server::SubmissionServer;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, TestDir, lines};
+use crate::support::TestDir;
 
 /// The pages of each site.
 const PAGES: u64 = 40;
@@ -50,7 +54,7 @@ with ThreadPoolExecutor(8) as pool:
 "#;
 
 /// Returns the body of a response by HTTP/1.0.
-pub(crate) fn ask(method: &str, url: &str, body: &str) -> String {
+fn ask(method: &str, url: &str, body: &str) -> String {
     let url = url::Url::parse(url).unwrap();
     let mut stream = TcpStream::connect((url.host_str().unwrap(), url.port().unwrap())).unwrap();
     write!(stream, "{method} {} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}", url.path(), body.len()).unwrap();
@@ -70,34 +74,46 @@ pub(crate) fn create_identity(place: &TestDir) -> String {
     section
 }
 
-/// A testbed over https that knows the bot of the directory `site`.
+/// The sites of a testbed, as its file has them.
+#[derive(Deserialize)]
+struct Sites {
+    site: Vec<SitePlan>,
+}
+
+/// A testbed, and the server that lists its pages and takes those of crawlers.
 pub(crate) struct Testbed {
-    pub(crate) child: Child,
-    pub(crate) addresses: Value,
+    sites: Arc<BenchmarkSites>,
+    submissions: SubmissionServer,
 }
 
 impl Testbed {
-    pub(crate) fn start(place: &TestDir, sites: &str) -> Self {
-        let sites = place.write("sites.toml", sites);
-        let keys = "site/.well-known/http-message-signatures-directory";
-        let mut child =
-            place.spawn(&["testbed", "--json", "--tls", "--ca-file", "ca.pem", "--bot-keys", keys, "--sites", &sites]);
-        let said = lines(child.stdout.take().unwrap());
-        let addresses: Value = serde_json::from_str(&said.recv_timeout(PATIENCE).unwrap()).unwrap();
-        assert_eq!(addresses["ca_file"], "ca.pem");
-        Self { child, addresses }
+    /// Starts a testbed of tables `[[site]]`.
+    pub(crate) fn start(sites: &str, pages: u32, options: &BenchmarkOptions) -> Self {
+        let Sites { site } = toml::from_str(sites).unwrap();
+        let sites = Arc::new(BenchmarkSites::start_with(&site, pages, 1, options).unwrap());
+        let submissions = SubmissionServer::start(Arc::clone(&sites)).unwrap();
+        Self { sites, submissions }
+    }
+
+    /// Starts a testbed over https that knows the bot of the directory `site`, and writes `ca.pem`.
+    pub(crate) fn over_https(place: &TestDir, sites: &str) -> Self {
+        let keys = std::fs::read_to_string(place.path("site/.well-known/http-message-signatures-directory")).unwrap();
+        let bots = VerifiedBots::from_directory(&keys).unwrap();
+        let testbed = Self::start(sites, 30, &BenchmarkOptions { is_https: true, bots });
+        place.write("ca.pem", testbed.sites.authority_pem().unwrap());
+        testbed
     }
 
     pub(crate) fn links(&self) -> String {
-        ask("GET", self.addresses["links"].as_str().unwrap(), "")
+        ask("GET", &self.submissions.url("/links.txt"), "")
     }
 
     pub(crate) fn ledger(&self) -> Value {
-        serde_json::from_str(&ask("GET", self.addresses["ledger"].as_str().unwrap(), "")).unwrap()
+        serde_json::from_str(&ask("GET", &self.submissions.url("/ledger"), "")).unwrap()
     }
 
     /// Hands in the pages of the results that are successes.
-    fn submit(&self, place: &TestDir, results: &[Value]) {
+    pub(crate) fn submit(&self, place: &TestDir, results: &[Value]) {
         let mut batch = String::new();
         for result in results.iter().filter(|result| result["success"] == true) {
             let text = std::fs::read(place.path(result["file"].as_str().unwrap())).unwrap();
@@ -111,16 +127,9 @@ impl Testbed {
     }
 
     fn hand_in(&self, batch: &str) {
-        let told = ask("POST", self.addresses["pages"].as_str().unwrap(), batch);
+        let told = ask("POST", &self.submissions.url("/pages"), batch);
         let told: Value = serde_json::from_str(&told).unwrap();
         assert_eq!(told["taken"], batch.lines().count(), "{told}");
-    }
-}
-
-impl Drop for Testbed {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -135,7 +144,7 @@ struct CrawlCost {
 /// Crawls `sites` open sites and as many that admit verified bots, and returns the cost.
 fn crawl(place: &TestDir, sites: u64, name: &str, config: &str) -> CrawlCost {
     let site = |kind: &str| format!("[[site]]\nkind = \"{kind}\"\ncount = {sites}\npages = {PAGES}\n");
-    let testbed = Testbed::start(place, &(site("static") + &site("verified")));
+    let testbed = Testbed::over_https(place, &(site("static") + &site("verified")));
     let links = place.write("links.txt", testbed.links());
     let config = place.write("crawl.toml", format!("{config}[http]\nca_file = 'ca.pem'\n"));
     let pages = format!("{name}-pages");

@@ -1,4 +1,4 @@
-//! HTTP during a crawl: its metrics (`fetch --metrics`), and the demo's dashboard.
+//! HTTP during a crawl: its metrics (`fetch --metrics`), and its dashboard.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -186,35 +186,4 @@ fn an_open_address_needs_a_token_and_errors_come_before_the_first_request() {
     assert!(status == 200 && page.contains("fetchwise_crawl_queue_links"), "{page}");
     child.kill().unwrap();
     child.wait().unwrap();
-}
-
-#[test]
-fn the_demo_serves_its_dashboard_until_it_is_ended() {
-    let place = TestDir::new();
-    let mut child = place.command(&["demo", "--plain", "--serve", "--rounds", "3", "--no-browser"]).spawn().unwrap();
-    let said = lines(child.stderr.take().unwrap());
-    let line = said.recv_timeout(PATIENCE).unwrap();
-    let address = line.split("http://").nth(1).unwrap_or_else(|| panic!("{line}")).trim_end_matches('/').to_owned();
-    let shown = lines(child.stdout.take().unwrap());
-    wait_for(&said, "the dashboard stays at");
-    let (status, page) = ask(&address, "/", "");
-    assert!(status == 200 && page.contains("<title>"), "{page}");
-    let board = |path: &str| serde_json::from_str::<serde_json::Value>(&ask(&address, path, "").1).unwrap();
-    let begun = Instant::now();
-    // It shows what was crawled: the attempts of the log.
-    let all = loop {
-        let all = board("/v1/dashboard?range=15m");
-        if all["complete"] == true {
-            break all;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{all}");
-    };
-    assert!(all["all"]["delivered"].as_u64().unwrap() >= 9, "{all}");
-    assert_eq!(all["all"]["attempts"], board("/v1/stats")[0]["attempts"]);
-    let explained = board("/v1/explain?url=http%3A%2F%2F127.0.0.2%2F");
-    assert_eq!(explained["fetcher"], "direct_access", "{explained}");
-    send_signal(&child, "-INT");
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert!(shown.iter().any(|line| line.contains("library")), "the table");
-    assert!(!place.data().exists(), "what was learned is thrown away");
 }

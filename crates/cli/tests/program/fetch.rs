@@ -818,23 +818,6 @@ fn text_output_shows_the_results() {
     assert!(ran.stderr.contains("1 delivered, 1 failed"), "{}", ran.stderr);
 }
 
-#[test]
-fn the_demo_learns_and_discards_everything() {
-    let place = TestDir::new();
-    let ran = place.run(&["demo", "--rounds", "9", "--no-browser", "--json"]);
-    let lines = ran.json();
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let of = |name: &str| lines.iter().filter(|line| line["place"] == name).collect::<Vec<_>>();
-    let library = of("library");
-    assert_eq!(
-        (library.len(), library[0]["source"].as_str(), library[8]["source"].as_str()),
-        (9, Some("probe"), Some("learned"))
-    );
-    assert_eq!(of("barracks")[8]["error_type"].as_str(), Some("paused"));
-    assert_eq!(of("gallery")[0]["error_type"].as_str(), Some("wrong_tool"));
-    assert!(!place.data().exists());
-}
-
 /// Returns whether the program `script` can give a program its own terminal. Otherwise reports the test as skipped.
 fn has_terminals() -> bool {
     let found = Command::new("script").arg("--version").output();

@@ -15,6 +15,8 @@ mod hostile;
 mod identity;
 #[path = "../common/identity_costs.rs"]
 mod identity_costs;
+#[cfg(unix)]
+mod lab;
 mod log_export;
 mod maintenance;
 mod migrating;

@@ -225,7 +225,6 @@ fn the_same_fault_has_the_same_exit_code_in_every_command() {
         &["import", "absent"],
         &["classify", "absent"],
         &["classify", "--batch", "absent"],
-        &["simulate", "--world", "absent.toml"],
         &["stats", "--router", "absent"],
         &["select", "https://e.org/", "--config", "absent"],
     ] {

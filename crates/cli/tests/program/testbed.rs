@@ -1,88 +1,35 @@
-//! `testbed`: a crawl of it by `fetch`, the submission of pages, and the ledger.
+//! Crawls of a testbed by `fetch`: the pages that are submitted, and the ledger.
 
-use serde_json::{Value, json};
-
-use crate::identity_costs::ask;
+use fetchwise_testsite::benchmark_sites::BenchmarkOptions;
 #[cfg(feature = "identity")]
-use crate::identity_costs::{Testbed, assert_that_signing_saves_the_browser, create_identity};
-use crate::support::{PATIENCE, TestDir, lines, send_signal, wait_for};
+use serde_json::Value;
+use serde_json::json;
+
+use crate::identity_costs::Testbed;
+#[cfg(feature = "identity")]
+use crate::identity_costs::{assert_that_signing_saves_the_browser, create_identity};
+use crate::support::TestDir;
 
 #[test]
 fn a_crawl_of_the_testbed_is_counted_and_submitted_pages_are_scored() {
     let place = TestDir::new();
     let kinds = ["static", "shell", "cloudflare", "redirect"];
     let sites: String = kinds.iter().map(|kind| format!("[[site]]\nkind = \"{kind}\"\n")).collect();
-    let sites = place.write("sites.toml", sites);
-    let mut testbed = place.spawn(&[
-        "testbed",
-        "--json",
-        "--sites",
-        &sites,
-        "--pages",
-        "4",
-        "--seed",
-        "5",
-        "--ledger",
-        "ledger.json",
-    ]);
-    let said = lines(testbed.stdout.take().unwrap());
-    let places: Value = serde_json::from_str(&said.recv_timeout(PATIENCE).unwrap()).unwrap();
-    let links = place.write("links.txt", ask("GET", places["links"].as_str().unwrap(), ""));
+    let testbed = Testbed::start(&sites, 4, &BenchmarkOptions::default());
+    let links = place.write("links.txt", testbed.links());
     let fetch =
         ["fetch", "--json", "--input", &links, "--out", "pages", "--allow-network", "127.0.0.0/8", "--wait", "0"];
     let crawl = place.run(&[&fetch[..], &["--no-browser", "--pace", "off"]].concat());
     let results = crawl.json();
     assert_eq!(results.len(), 16, "{}", crawl.stderr);
-    let delivered = results.iter().filter(|result| result["success"] == true);
-    let page = |result: &Value| {
-        let text = std::fs::read(place.path(result["file"].as_str().unwrap())).unwrap();
-        json!({"url": result["url"], "text": String::from_utf8_lossy(&text)}).to_string() + "\n"
-    };
-    let pages: Vec<String> = delivered.map(page).collect();
-    let told: Value = serde_json::from_str(&ask("POST", places["pages"].as_str().unwrap(), &pages.concat())).unwrap();
-    assert_eq!(told["taken"], pages.len());
-    assert!(Value::is_object(&serde_json::from_str(&ask("GET", places["ledger"].as_str().unwrap(), "")).unwrap()));
-    send_signal(&testbed, "-TERM");
-    assert!(testbed.wait().unwrap().success());
-    let ledger: Value = serde_json::from_slice(&std::fs::read(place.path("ledger.json")).unwrap()).unwrap();
-    for kind in ["static", "redirect"] {
-        assert_eq!(
-            (&ledger["kinds"][kind]["good"], &ledger["kinds"][kind]["wrong"]),
-            (&json!(4), &json!(0)),
-            "{ledger:#}"
-        );
-    }
-    for kind in ["shell", "cloudflare"] {
-        assert_eq!(
-            (&ledger["kinds"][kind]["good"], &ledger["kinds"][kind]["wrong"]),
-            (&json!(0), &json!(0)),
-            "{ledger:#}"
-        );
+    testbed.submit(&place, &results);
+    let ledger = testbed.ledger();
+    for (kind, good) in [("static", 4), ("redirect", 4), ("shell", 0), ("cloudflare", 0)] {
+        let score = &ledger["kinds"][kind];
+        assert_eq!((&score["good"], &score["wrong"]), (&json!(good), &json!(0)), "{kind}: {ledger:#}");
     }
     assert!(ledger["kinds"]["cloudflare"]["blocked"].as_u64() >= Some(1));
     assert_eq!((&ledger["total"]["good"], &ledger["total"]["servable"]), (&json!(8), &json!(16)));
-}
-
-#[test]
-fn a_testbed_without_submitted_pages_says_so() {
-    let place = TestDir::new();
-    let sites = place.write("sites.toml", "[[site]]\nkind = \"static\"\n");
-    let mut testbed = place.spawn(&["testbed", "--sites", &sites, "--pages", "2"]);
-    let said = lines(testbed.stdout.take().unwrap());
-    wait_for(&said, "ledger  http://");
-    send_signal(&testbed, "-TERM");
-    wait_for(&said, "0 of 2 available pages");
-    wait_for(&said, "no page was submitted");
-    assert!(testbed.wait().unwrap().success());
-}
-
-#[test]
-fn invalid_sites_are_errors() {
-    let place = TestDir::new();
-    let sites = place.write("sites.toml", "[[site]]\nkind = \"casino\"\n");
-    let ran = place.run(&["testbed", "--sites", &sites]);
-    assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("casino") && ran.stderr.contains("cloudflare"), "{}", ran.stderr);
 }
 
 /// Runs a crawl of the links of some hosts, and returns its results and the ledger afterwards.
@@ -111,7 +58,7 @@ fn a_signed_crawl_passes_where_bots_are_verified_and_leaves_a_site_that_refuses_
     let section = create_identity(&place);
     let site = |kind: &str, count, pages| format!("[[site]]\nkind = \"{kind}\"\ncount = {count}\npages = {pages}\n");
     let sites = [site("static", 3, 5), site("verified", 3, 5), site("cloudflare", 1, 30), site("datadome", 1, 100)];
-    let mut testbed = Testbed::start(&place, &sites.concat());
+    let testbed = Testbed::over_https(&place, &sites.concat());
     place.write("always.toml", format!("{section}[http]\nca_file = 'ca.pem'\n"));
     let learned = section.replacen("[identity]", "[identity]\nmode = 'learned'", 1);
     place.write("learned.toml", format!("{learned}[http]\nca_file = 'ca.pem'\n"));
@@ -153,6 +100,4 @@ fn a_signed_crawl_passes_where_bots_are_verified_and_leaves_a_site_that_refuses_
         &["--ca-file", "ca.pem", "--pace", "off", "--data-dir", "unsigned"],
     );
     assert!(results.iter().all(|result| result["success"] == false), "{results:#?}");
-    send_signal(&testbed.child, "-TERM");
-    assert!(testbed.child.wait().unwrap().success());
 }

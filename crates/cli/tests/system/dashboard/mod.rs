@@ -14,6 +14,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use fetchwise_simulate::{
+    NamedPolicy, PACE_WORLDS, PaceOptions, PaceWorld, SHIPPED, SimulateOptions, World, html, pace_html, simulate,
+    simulate_pace,
+};
 use fetchwise_testsite::poll::until_blocking;
 use serde_json::{Value, json};
 
@@ -839,32 +843,38 @@ fn a_token_is_requested_and_kept_in_the_tab_only() {
 #[test]
 fn malicious_names_in_the_simulators_reports_are_text() {
     let place = tempfile::tempdir().unwrap();
-    let data = place.path().join("data");
     let mut chrome = Chrome::start(1200, 900);
-    for world in ["W1", "pace"] {
-        let shown = server::program(&data).args(["simulate", "--show-world", world]).output().unwrap();
-        let text = String::from_utf8(shown.stdout).unwrap();
+    for (name, text) in [SHIPPED[0], PACE_WORLDS[0]] {
         let renamed = |line: &str| match line.split_once(" = ") {
             // The fetchers of a world have the names of real ones.
-            Some(("name", name)) if !name.contains('_') && name != "\"playwright\"" => {
+            Some(("name", fetcher)) if !fetcher.contains('_') && fetcher != "\"playwright\"" => {
                 format!("name = {}", json!(HOSTILE))
             }
-            Some(("urls" | "sites" | "hosts", _)) if world == "W1" => line.replace("000", "0"),
+            Some(("urls" | "sites" | "hosts", _)) if name == "W1" => line.replace("000", "0"),
             _ => line.to_owned(),
         };
         let text: Vec<String> = text.lines().map(renamed).collect();
-        let (file, html) = (place.path().join("evil.toml"), place.path().join("evil.html"));
-        std::fs::write(&file, text.join("\n")).unwrap();
-        let args = ["--policy", if world == "W1" { "default" } else { "pace" }, "--seeds", "1", "--html"];
-        let mut simulate = server::program(&data);
-        let ran = simulate.args(["simulate", "--world"]).arg(&file).args(args).arg(&html).output().unwrap();
-        let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
-        assert!(ran.status.success() && !said.contains('\u{202e}'), "{world}: {said}");
-        chrome.open(&format!("file://{}", html.display()));
+        let page = page_of_a_world(&text.join("\n"));
+        let file = place.path().join("evil.html");
+        std::fs::write(&file, page).unwrap();
+        chrome.open(&format!("file://{}", file.display()));
         chrome.until("document.readyState === 'complete' && document.querySelector('table')");
         let shown = chrome.eval("document.body.textContent");
-        assert!(shown.as_str().unwrap().contains("onerror=alert(1)"), "{world}: {shown}");
+        assert!(shown.as_str().unwrap().contains("onerror=alert(1)"), "{name}: {shown}");
         let active = chrome.eval("document.querySelectorAll('img, iframe, object, embed, [onerror]').length");
-        assert_eq!(active, json!(0), "{world}");
+        assert_eq!(active, json!(0), "{name}");
     }
+}
+
+/// Returns the page of a world of policies or of paces.
+fn page_of_a_world(text: &str) -> String {
+    if PaceWorld::is_one(text) {
+        let world = PaceWorld::parse(text, "evil").unwrap();
+        let options = PaceOptions { threads: 0, progress: None };
+        return pace_html(&simulate_pace(&world, &["pace"], &[1], &options).unwrap()).unwrap();
+    }
+    let world = World::parse(text, "evil").unwrap();
+    let policies = [NamedPolicy::by_name("default").unwrap()];
+    let options = SimulateOptions { threads: 0, timing: false, progress: None };
+    html(&simulate(&world, &policies, &[1], &options).unwrap()).unwrap()
 }
