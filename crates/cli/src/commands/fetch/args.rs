@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::commands::fetch::link_end::LeftLinks;
-use crate::commands::fetch::paused_links::PauseWait;
 use crate::commands::fetch::report::Lines;
 use crate::parse::input::is_stdin;
 use crate::setup::decider::read_tag;
@@ -17,6 +15,8 @@ use fetchwise::fetch::address_guard;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::pace::{PaceMode, PaceSettings};
 use fetchwise::robots::RobotsUse;
+use fetchwise_crawl::link_end::LeftLinks;
+use fetchwise_crawl::paused_links::PauseWait;
 
 /// Fetch pages and learn from every request
 ///

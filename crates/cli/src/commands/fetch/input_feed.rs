@@ -15,11 +15,6 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::FetchArgs;
-use crate::commands::fetch::input_batch::{Batch, Item};
-use crate::commands::fetch::input_line::{self, MAX_LINE_BYTES, host_of};
-use crate::commands::fetch::input_position::InputPosition;
-use crate::commands::fetch::link_list::LinkList;
-use crate::commands::fetch::link_queue::QueuedLink;
 #[cfg(feature = "fleet")]
 use crate::commands::fetch::queue_feed::QueueFeed;
 use crate::commands::fetch::results_file::{self, LinkToRetry};
@@ -30,6 +25,11 @@ use crate::terminal::exit::Failure;
 use crate::terminal::output::shown;
 use fetchwise::pipeline::Link;
 use fetchwise::robots::RobotsUse;
+use fetchwise_crawl::frontier::QueuedLink;
+use fetchwise_crawl::input::batch::{Batch, Item};
+use fetchwise_crawl::input::line::{self, MAX_LINE_BYTES, host_of};
+use fetchwise_crawl::input::link_list::LinkList;
+use fetchwise_crawl::input::position::InputPosition;
 
 /// The number of links that are passed on at once.
 const BATCH: usize = 1_024;
@@ -285,7 +285,7 @@ impl Reader {
             let begin = at;
             at += line.bytes;
             let read = line.text.map_err(|error| error.to_string());
-            let error = match read.map(|text| (input_line::link(&text, self.list.listed()), text)) {
+            let error = match read.map(|text| (line::link(&text, self.list.listed()), text)) {
                 Ok((None, _)) => continue,
                 Ok((Some(Ok(link)), text)) => {
                     let offset = |list: &LinkList| match is_file {
@@ -326,7 +326,7 @@ impl Reader {
 
     /// Returns whether the input has named this link before. Only the first links are remembered.
     fn is_duplicate(&mut self, link: &Link) -> bool {
-        let hash = input_line::hash(link, &mut self.text);
+        let hash = line::hash(link, &mut self.text);
         if self.seen.len() < MAX_SEEN { !self.seen.insert(hash) } else { self.seen.contains(&hash) }
     }
 

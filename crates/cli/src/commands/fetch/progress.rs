@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use indicatif::HumanCount;
 
 use crate::commands::fetch::eta::RemainingTime;
-use crate::commands::fetch::paused_links::PauseSummary;
-use crate::commands::fetch::totals::Totals;
 use crate::terminal::live_region;
 use crate::terminal::output::counted;
 use crate::terminal::pace_text::{countdown, rate, short_time, span};
 use fetchwise::time::Timestamp;
+use fetchwise_crawl::paused_links::PauseSummary;
+use fetchwise_crawl::totals::Totals;
 use fetchwise_serve::CrawlFigures;
 
 /// The time over which the rate of results is measured.
@@ -187,16 +187,14 @@ impl Progress {
     }
 }
 
-impl PauseSummary {
-    /// Returns the links, their hosts and the ends of their pauses as text that stays right while time passes.
-    pub(super) fn text(&self, now: Timestamp) -> String {
-        let links = counted(self.links, "paused URL", "paused URLs");
-        let hosts = counted(self.hosts, "host", "hosts");
-        let [first, last] = [self.first_end, self.last_end].map(|end| short_time(end, now));
-        match first == last {
-            true => format!("{links} of {hosts} until {last}"),
-            false => format!("{links} of {hosts}: the first pause ends at {first}, the last at {last}"),
-        }
+/// Returns the links, their hosts and the ends of their pauses as text that stays right while time passes.
+pub(super) fn pauses(paused: &PauseSummary, now: Timestamp) -> String {
+    let links = counted(paused.links, "paused URL", "paused URLs");
+    let hosts = counted(paused.hosts, "host", "hosts");
+    let [first, last] = [paused.first_end, paused.last_end].map(|end| short_time(end, now));
+    match first == last {
+        true => format!("{links} of {hosts} until {last}"),
+        false => format!("{links} of {hosts}: the first pause ends at {first}, the last at {last}"),
     }
 }
 
@@ -237,8 +235,8 @@ mod tests {
         // 14:13:20 UTC.
         let now = Timestamp::from_millis(1_790_000_000_000);
         let after = |seconds| now.saturating_add(Duration::from_secs(seconds));
-        let of = |left: Option<u64>, pauses: Option<(usize, usize, u64, u64)>, at| {
-            let paused = pauses.map(|(links, hosts, first, last)| PauseSummary {
+        let of = |left: Option<u64>, paused: Option<(usize, usize, u64, u64)>, at| {
+            let paused = paused.map(|(links, hosts, first, last)| PauseSummary {
                 links,
                 hosts,
                 first_end: after(first),
@@ -261,7 +259,7 @@ mod tests {
         );
         assert_eq!(of(None, None, 0), None);
         let text = |first, last| {
-            PauseSummary { links: 294, hosts: 2, first_end: after(first), last_end: after(last) }.text(now)
+            pauses(&PauseSummary { links: 294, hosts: 2, first_end: after(first), last_end: after(last) }, now)
         };
         assert_eq!(text(400, 400), "294 paused URLs of 2 hosts until 14:20:00Z");
         let two = "294 paused URLs of 2 hosts: the first pause ends at 14:20:00Z, the last at 2026-09-22T18:00:00Z";

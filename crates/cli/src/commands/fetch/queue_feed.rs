@@ -11,12 +11,12 @@ use std::sync::Arc;
 use fetchwise::heuristic::url::site_of;
 use fetchwise_fleet::queue::{QueueEvent, QueueLink, QueueReader};
 
-use super::input_batch::{Batch, Item, Withdrawal};
-use super::input_line::{self, host_of};
-use super::input_position::InputPosition;
-use super::link_list::{HeldLink, LinkList};
-use super::link_queue::QueuedLink;
 use crate::terminal::output::plain;
+use fetchwise_crawl::frontier::QueuedLink;
+use fetchwise_crawl::input::batch::{Batch, Item, Withdrawal};
+use fetchwise_crawl::input::line::{self, host_of};
+use fetchwise_crawl::input::link_list::{HeldLink, LinkList};
+use fetchwise_crawl::input::position::InputPosition;
 
 /// A site whose links are here.
 #[derive(Debug, Default)]
@@ -162,7 +162,7 @@ fn unreadable_messages(count: u64) -> String {
 /// Returns the text and the host of a link of the queue.
 fn check(site: &str, body: &[u8], list: &LinkList) -> Result<(String, Box<str>), String> {
     let text = std::str::from_utf8(body).map_err(|_| "not valid UTF-8")?;
-    let link = input_line::link(text, list.listed()).ok_or("not a link")??;
+    let link = line::link(text, list.listed()).ok_or("not a link")??;
     let host = host_of(&link.url);
     // Its lease covers this site only.
     if site_of(&host) != site {

@@ -10,12 +10,9 @@ use std::time::Instant;
 use crate::commands::fetch::end_report::EndReport;
 use crate::commands::fetch::eta::RemainingTime;
 use crate::commands::fetch::hints;
-use crate::commands::fetch::input_position::InputPosition;
-use crate::commands::fetch::paused_links::PauseSummary;
 use crate::commands::fetch::progress::{Progress, StatusTimer};
 use crate::commands::fetch::result_json::{ReportJson, shown_url};
 use crate::commands::fetch::result_text::text;
-use crate::commands::fetch::totals::Totals;
 use crate::terminal::exit::Failure;
 use crate::terminal::live_region::{LiveRegion, is_utf8};
 use crate::terminal::output::{DIM, ERROR, Output, note_styled, plain, styled};
@@ -23,6 +20,9 @@ use crate::terminal::pace_text::span;
 use fetchwise::heuristic::url::without_user;
 use fetchwise::pipeline::{CrawlDelayCut, Report};
 use fetchwise::time::Timestamp;
+use fetchwise_crawl::input::position::InputPosition;
+use fetchwise_crawl::paused_links::PauseSummary;
+use fetchwise_crawl::totals::Totals;
 use fetchwise_serve::CrawlFigures;
 
 /// The error type of an invalid line of input.

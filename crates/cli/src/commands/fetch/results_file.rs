@@ -7,10 +7,10 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::commands::fetch::input_position::InputPosition;
-use crate::commands::fetch::link_end::{LeftLinks, LinkEnd};
 use crate::parse::input::{Lines, unreadable};
 use crate::terminal::exit::Failure;
+use fetchwise_crawl::input::position::InputPosition;
+use fetchwise_crawl::link_end::{LeftLinks, LinkEnd};
 
 /// The maximum length of a result in bytes.
 const MAX_LINE_BYTES: usize = 1 << 20;

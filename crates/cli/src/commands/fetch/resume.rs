@@ -18,15 +18,15 @@ use std::time::{Duration, SystemTime};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::FetchArgs;
-use super::finished_item::FinishedItem;
-use super::held_results::{EarlierResults, HeldResults};
-use super::input_position::InputPosition;
-use super::result_order::Stored;
-use crate::commands::fetch::link_end::{LeftLinks, LinkEnd};
 use crate::terminal::output::{note, shown};
 use fetchwise::heuristic::url::without_user;
 use fetchwise::pipeline::{Link, Report};
 use fetchwise::time::Timestamp;
+use fetchwise_crawl::input::position::InputPosition;
+use fetchwise_crawl::link_end::{LeftLinks, LinkEnd};
+use fetchwise_crawl::results::finished_item::FinishedItem;
+use fetchwise_crawl::results::held_results::{EarlierResults, HeldResults};
+use fetchwise_crawl::results::result_order::Stored;
 
 /// The number of hex digits of a link's hash.
 const DIGITS: usize = 32;

@@ -15,32 +15,33 @@ use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::eta::Estimator;
-use super::frontier::Frontier;
-use super::host_id::HostId;
-use super::link_fate::{LinkFate, NotFetched, WaitLimits};
-use super::link_queue::QueuedLink;
 use super::log_watch;
-use super::paused_links::PausedLinks;
 use super::report::ResultDisplay;
 use super::resume::Resume;
-use super::site_places::PlaceUse;
-use super::totals;
 use crate::commands::fetch::args::FailOn;
-use crate::commands::fetch::cost_report::CostReport;
 use crate::commands::fetch::end_report::EndReport;
-use crate::commands::fetch::finished_item::FinishedItem;
-use crate::commands::fetch::input_batch::{Batch, Item, Withdrawal};
 use crate::commands::fetch::input_feed::InputFeed;
-use crate::commands::fetch::input_position::InputPosition;
 use crate::commands::fetch::log_watch::LogWatch;
 use crate::commands::fetch::metrics_endpoint::MetricsEndpoint;
-use crate::commands::fetch::result_order::ResultOrder;
-use crate::commands::fetch::run_log::RunLog;
+use crate::commands::fetch::progress::pauses;
 use crate::commands::fetch::shutdown::{Shutdown, ShutdownRequest};
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::plain;
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::pipeline::{Link, LinkSlot, LinkSlots, Pipeline, Report};
+use fetchwise_crawl::cost_report::CostReport;
+use fetchwise_crawl::frontier::Frontier;
+use fetchwise_crawl::frontier::HostId;
+use fetchwise_crawl::frontier::PlaceUse;
+use fetchwise_crawl::frontier::QueuedLink;
+use fetchwise_crawl::input::batch::{Batch, Item, Withdrawal};
+use fetchwise_crawl::input::position::InputPosition;
+use fetchwise_crawl::link_fate::{LinkFate, NotFetched, WaitLimits};
+use fetchwise_crawl::paused_links::PausedLinks;
+use fetchwise_crawl::results::finished_item::FinishedItem;
+use fetchwise_crawl::results::result_order::ResultOrder;
+use fetchwise_crawl::run_log::RunLog;
+use fetchwise_crawl::totals;
 use fetchwise_serve::CrawlProgress;
 use totals::Totals;
 
@@ -320,7 +321,7 @@ impl Scheduler<'_> {
             && let Some(paused) = self.paused.summary()
         {
             let now = self.pipeline.selector().now();
-            self.show.note(&format!("waiting for {} (`--wait 0` ends at once)", paused.text(now)));
+            self.show.note(&format!("waiting for {} (`--wait 0` ends at once)", pauses(&paused, now)));
         }
     }
 

@@ -21,11 +21,11 @@ use tokio::sync::mpsc;
 
 use super::args::EnqueueArgs;
 use super::join::{broker_failure, connect, nats};
-use crate::commands::fetch::input_line::{self, MAX_LINE_BYTES, host_of};
 use crate::parse::input::Lines;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, note, plain};
+use fetchwise_crawl::input::line::{self, MAX_LINE_BYTES, host_of};
 
 /// The number of links on their way to the broker.
 const IN_FLIGHT: usize = 256;
@@ -157,14 +157,14 @@ fn read_lines(mut lines: Lines, path: &Path, to: &mpsc::Sender<ReadLine>) {
 /// Returns the link of a line; none for an empty line or a comment.
 fn parse_line(text: &str, base: &Link, buffer: &mut String) -> Result<Option<ReadLine>, String> {
     let text = text.trim();
-    let Some(link) = input_line::link(text, base) else { return Ok(None) };
+    let Some(link) = line::link(text, base) else { return Ok(None) };
     let link = link?;
     parse(&link.url).map_err(|error| error.to_string())?;
     if text.len() > MAX_QUEUED_LINK {
         return Err(format!("longer than {MAX_QUEUED_LINK} bytes"));
     }
     let site = site_of(&host_of(&link.url)).to_owned();
-    let id = format!("{:016x}", input_line::hash(&link, buffer));
+    let id = format!("{:016x}", line::hash(&link, buffer));
     Ok(Some(ReadLine::Link { site, id, body: Bytes::copy_from_slice(text.as_bytes()) }))
 }
 

@@ -7,7 +7,7 @@ use fetchwise::pipeline::Report;
 
 /// How a link ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum LinkEnd {
+pub enum LinkEnd {
     /// Its page was delivered.
     Delivered,
     /// The site says that the page does not exist: 404 or 410.
@@ -22,15 +22,15 @@ pub(crate) enum LinkEnd {
 
 impl LinkEnd {
     /// Every end.
-    pub(crate) const ALL: [Self; 5] = [Self::Delivered, Self::Missing, Self::Failed, Self::FailedHere, Self::Paused];
+    pub const ALL: [Self; 5] = [Self::Delivered, Self::Missing, Self::Failed, Self::FailedHere, Self::Paused];
 
     /// Returns the end of a link with this report.
-    pub(crate) fn of(report: &Report) -> Self {
+    pub fn of(report: &Report) -> Self {
         Self::from_result(report.success, report.error_type, report.paused_until.is_some())
     }
 
     /// Returns the end of a link from the fields of its result.
-    pub(crate) fn from_result(success: bool, error_type: Option<&str>, is_paused: bool) -> Self {
+    pub fn from_result(success: bool, error_type: Option<&str>, is_paused: bool) -> Self {
         match error_type {
             _ if success => Self::Delivered,
             Some(Report::PAUSED) => Self::Paused,
@@ -46,12 +46,12 @@ impl LinkEnd {
     }
 
     /// Returns whether it is final: it is about the link, not about this machine, this moment or the crawl's speed.
-    pub(crate) fn is_done(self) -> bool {
+    pub fn is_done(self) -> bool {
         matches!(self, Self::Delivered | Self::Missing | Self::Failed)
     }
 
     /// Returns the letter in the state of a run.
-    pub(crate) fn letter(self) -> u8 {
+    pub fn letter(self) -> u8 {
         match self {
             Self::Delivered => b'd',
             Self::Missing => b'm',
@@ -62,14 +62,14 @@ impl LinkEnd {
     }
 
     /// Returns the end with this letter.
-    pub(crate) fn from_letter(letter: u8) -> Option<Self> {
+    pub fn from_letter(letter: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|end| end.letter() == letter)
     }
 }
 
 /// The links that `--only` selects from those that a run left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LeftLinks {
+pub enum LeftLinks {
     Failed,
     Paused,
     Missing,
@@ -77,7 +77,7 @@ pub(crate) enum LeftLinks {
 
 impl LeftLinks {
     /// Returns whether it selects a link that ended like this.
-    pub(crate) fn selects(self, end: LinkEnd) -> bool {
+    pub fn selects(self, end: LinkEnd) -> bool {
         match self {
             Self::Failed => matches!(end, LinkEnd::Failed | LinkEnd::FailedHere),
             Self::Paused => end == LinkEnd::Paused,

@@ -1,11 +1,11 @@
 //! What a feed passes on to the scheduler: links, invalid lines, and hosts whose links went to another node.
 
-use super::input_position::InputPosition;
-use super::link_queue::QueuedLink;
+use crate::frontier::QueuedLink;
+use crate::input::position::InputPosition;
 
 /// An item of the input.
 #[derive(Debug)]
-pub(super) enum Item {
+pub enum Item {
     /// A link to fetch.
     Link {
         /// Its host; empty for an invalid URL.
@@ -33,22 +33,22 @@ pub(super) enum Item {
 
 /// Items that were read, and the numbers of links that were left out since the last batch.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
-    pub(super) items: Vec<Item>,
+pub struct Batch {
+    pub items: Vec<Item>,
     /// Links that the input has named before.
-    pub(super) duplicates: u64,
+    pub duplicates: u64,
     /// Links that `--only` leaves out.
-    pub(super) left_out: u64,
+    pub left_out: u64,
     /// Links that an earlier run finished.
-    pub(super) skipped: u64,
+    pub skipped: u64,
     /// Hosts whose links other nodes fetch from now on, before the items.
-    pub(super) withdrawn: Option<Withdrawal>,
+    pub withdrawn: Option<Withdrawal>,
 }
 
 /// Hosts whose links go back to their work queue.
 #[derive(Debug)]
-pub(super) struct Withdrawal {
-    pub(super) hosts: Vec<Box<str>>,
+pub struct Withdrawal {
+    pub hosts: Vec<Box<str>>,
     /// Whether open requests are to be abandoned, too.
-    pub(super) is_revoked: bool,
+    pub is_revoked: bool,
 }

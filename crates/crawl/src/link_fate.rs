@@ -11,14 +11,14 @@ use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::pipeline::Report;
 use fetchwise::time::Timestamp;
 
-use super::paused_links::PauseWait;
+use crate::paused_links::PauseWait;
 
 /// The maximum number of requests for a link that its host refused because the crawl was too fast.
 const MAX_TRIES: u8 = 4;
 
 /// What becomes of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LinkFate {
+pub enum LinkFate {
     /// Its report is its result.
     Ends,
     /// Its host may be asked then. It is the next link of the host.
@@ -33,7 +33,7 @@ pub(super) enum LinkFate {
 
 /// Why a link has not been fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotFetched {
+pub enum NotFetched {
     /// Its host's pace did not admit it yet.
     Paced,
     /// Its host refused it because the crawl was too fast.
@@ -44,7 +44,7 @@ pub(super) enum NotFetched {
 
 impl NotFetched {
     /// Returns why a link with this report may be tried again; none if the report says how the link ended.
-    pub(super) fn of(report: &Report) -> Option<Self> {
+    pub fn of(report: &Report) -> Option<Self> {
         match report.error_type? {
             Report::PACED => Some(Self::Paced),
             Report::PAUSED => Some(Self::Paused),
@@ -56,26 +56,20 @@ impl NotFetched {
 
 /// The limits of a run's waiting.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WaitLimits {
+pub struct WaitLimits {
     /// The limit of a link's wait for its host.
-    pub(super) max_wait: Duration,
+    pub max_wait: Duration,
     /// How long the run waits for paused links.
-    pub(super) pauses: PauseWait,
+    pub pauses: PauseWait,
     /// Whether the links come from a work queue.
-    pub(super) is_queue: bool,
+    pub is_queue: bool,
     /// Whether the run was told to end.
-    pub(super) is_stopping: bool,
+    pub is_stopping: bool,
 }
 
 impl LinkFate {
     /// Returns the fate of a link that was not fetched and was refused `refused` times. It may be tried again at `until`.
-    pub(super) fn of(
-        why: NotFetched,
-        refused: u8,
-        until: Option<Timestamp>,
-        limits: &WaitLimits,
-        now: Timestamp,
-    ) -> Self {
+    pub fn of(why: NotFetched, refused: u8, until: Option<Timestamp>, limits: &WaitLimits, now: Timestamp) -> Self {
         let Some(until) = until.filter(|_| refused < MAX_TRIES) else { return Self::Ends };
         if limits.is_stopping {
             return if limits.is_queue { Self::StaysQueued } else { Self::Ends };

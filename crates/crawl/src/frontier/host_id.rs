@@ -4,16 +4,16 @@
 
 /// A host with waiting or open links. It names another host once the last of these has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct HostId(u32);
+pub struct HostId(u32);
 
 impl HostId {
     /// Returns the id of the host at a place.
-    pub(super) fn at(index: usize) -> Self {
+    pub fn at(index: usize) -> Self {
         Self(index as u32)
     }
 
     /// Returns the place.
-    pub(super) fn index(self) -> usize {
+    pub fn index(self) -> usize {
         self.0 as usize
     }
 }

@@ -12,11 +12,11 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::input_line::{self, MAX_LINE_BYTES};
-use super::input_position::InputPosition;
-use super::link_queue::QueuedLink;
-use super::positioned_io;
+use super::line::{self, MAX_LINE_BYTES};
 use super::spool::Spool;
+use crate::frontier::QueuedLink;
+use crate::input::position::InputPosition;
+use crate::positioned_io;
 use fetchwise::pipeline::Link;
 
 /// The offset of the file's first byte. Offsets below belong to the spool.
@@ -31,12 +31,12 @@ const QUEUE_BEGIN: u64 = 1 << 59;
 
 /// A link of a work queue that is not finished.
 #[derive(Clone, Debug)]
-pub(super) struct HeldLink {
-    pub(super) text: String,
+pub struct HeldLink {
+    pub text: String,
     /// Its position in the queue.
-    pub(super) seq: u64,
+    pub seq: u64,
     /// Whether another result of it may have been written before.
-    pub(super) is_redelivered: bool,
+    pub is_redelivered: bool,
 }
 
 /// The error of a link that another node fetches.
@@ -44,7 +44,7 @@ const WITHDRAWN: &str = "the link went back to its queue";
 
 /// Where links are read again.
 #[derive(Debug)]
-pub(super) struct LinkList {
+pub struct LinkList {
     spool: Spool,
     file: Option<File>,
     /// The links of a work queue by their number.
@@ -68,55 +68,55 @@ enum Kind {
 
 impl LinkList {
     /// Returns an empty list that spools to a file in `dir`, with the fields that all arguments and all lines have.
-    pub(super) fn new(dir: &Path, named: Link, listed: Link) -> Self {
+    pub fn new(dir: &Path, named: Link, listed: Link) -> Self {
         Self { spool: Spool::new(dir), file: None, held: Mutex::default(), named, listed }
     }
 
     /// Adds the file whose lines [`file_line`](Self::file_line) names.
-    pub(super) fn with_file(self, file: Option<File>) -> Self {
+    pub fn with_file(self, file: Option<File>) -> Self {
         Self { file, ..self }
     }
 
     /// Returns the fields that the links of lines have in common.
-    pub(super) fn listed(&self) -> &Link {
+    pub fn listed(&self) -> &Link {
         &self.listed
     }
 
     /// Returns a link of the command line.
-    pub(super) fn argument(&self, url: &str) -> Link {
+    pub fn argument(&self, url: &str) -> Link {
         Link { url: url.to_owned(), ..self.named.clone() }
     }
 
     /// Returns the link of an earlier result.
-    pub(super) fn retried(&self, url: &str, id: Option<&str>) -> Link {
+    pub fn retried(&self, url: &str, id: Option<&str>) -> Link {
         Link { url: url.to_owned(), id: id.map(str::to_owned), ..self.listed.clone() }
     }
 
     /// Returns the offset of a line of the file that begins at `at`.
-    pub(super) fn file_line(at: u64) -> u64 {
+    pub fn file_line(at: u64) -> u64 {
         FILE_BEGIN + at
     }
 
     /// Keeps a URL of the command line and returns its offset.
-    pub(super) fn add_argument(&self, url: &str) -> u64 {
+    pub fn add_argument(&self, url: &str) -> u64 {
         self.spool.append(&[&[Kind::Argument.letter()], url.as_bytes()])
     }
 
     /// Keeps a line and returns its offset.
-    pub(super) fn add_line(&self, text: &str) -> u64 {
+    pub fn add_line(&self, text: &str) -> u64 {
         self.spool.append(&[&[Kind::Line.letter()], text.trim().as_bytes()])
     }
 
     /// Keeps a link of a work queue until it is [removed](Self::remove_held), and returns its offset.
     #[cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "work queues are a part of fleets"))]
-    pub(super) fn hold(&self, number: u64, link: HeldLink) -> u64 {
+    pub fn hold(&self, number: u64, link: HeldLink) -> u64 {
         self.held().insert(number, link);
         QUEUE_BEGIN + number
     }
 
     /// Drops a link of a work queue.
     #[cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "work queues are a part of fleets"))]
-    pub(super) fn remove_held(&self, number: u64) {
+    pub fn remove_held(&self, number: u64) {
         self.held().remove(&number);
     }
 
@@ -125,7 +125,7 @@ impl LinkList {
     }
 
     /// Keeps the link of an earlier result and returns its offset.
-    pub(super) fn add_retried(&self, place: InputPosition, url: &str, id: Option<&str>) -> u64 {
+    pub fn add_retried(&self, place: InputPosition, url: &str, id: Option<&str>) -> u64 {
         let kind = match place {
             InputPosition::Position(_) => Kind::RetriedArgument,
             InputPosition::Line(_) | InputPosition::Queue { .. } => Kind::RetriedLine,
@@ -139,16 +139,16 @@ impl LinkList {
     ///
     /// # Errors
     /// The text cannot be read, or it is not a link any longer.
-    pub(super) fn read(&self, link: QueuedLink) -> Result<(InputPosition, Link), String> {
+    pub fn read(&self, link: QueuedLink) -> Result<(InputPosition, Link), String> {
         if let Some(number) = link.offset.checked_sub(QUEUE_BEGIN) {
             let HeldLink { text, seq, is_redelivered } = self.held().get(&number).cloned().ok_or(WITHDRAWN)?;
-            let link_of = input_line::link(&text, &self.listed).and_then(Result::ok);
+            let link_of = line::link(&text, &self.listed).and_then(Result::ok);
             return Ok((InputPosition::Queue { number, seq, is_redelivered }, link_of.ok_or(CHANGED)?));
         }
         match link.offset.checked_sub(FILE_BEGIN) {
             Some(at) => {
                 let text = self.read_line(at)?;
-                let link_of = input_line::link(&text, &self.listed).and_then(Result::ok);
+                let link_of = line::link(&text, &self.listed).and_then(Result::ok);
                 Ok((InputPosition::Line(link.line), link_of.ok_or(CHANGED)?))
             }
             None => {
@@ -162,9 +162,9 @@ impl LinkList {
     ///
     /// # Errors
     /// Those of [`read`](Self::read), and a link of another host.
-    pub(super) fn read_of_host(&self, link: QueuedLink, host: &str) -> Result<(InputPosition, Link), String> {
+    pub fn read_of_host(&self, link: QueuedLink, host: &str) -> Result<(InputPosition, Link), String> {
         let (place, link) = self.read(link)?;
-        if *input_line::host_of(&link.url) == *host { Ok((place, link)) } else { Err(CHANGED.to_owned()) }
+        if *line::host_of(&link.url) == *host { Ok((place, link)) } else { Err(CHANGED.to_owned()) }
     }
 
     /// Reads the line of the file that begins at `at`.
@@ -202,7 +202,7 @@ impl LinkList {
         let text = |bytes| std::str::from_utf8(bytes).ok();
         let link = match kind {
             Kind::Argument => self.argument(text(rest)?),
-            Kind::Line => input_line::link(text(rest)?, &self.listed)?.ok()?,
+            Kind::Line => line::link(text(rest)?, &self.listed)?.ok()?,
             Kind::RetriedArgument | Kind::RetriedLine => {
                 let (len, rest) = rest.split_first_chunk()?;
                 match u32::from_le_bytes(*len) {

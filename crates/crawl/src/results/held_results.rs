@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::positioned_io;
+use crate::positioned_io;
 
 /// The first bytes of a file. The last letter is the version of the texts.
 const MAGIC: [u8; 8] = *b"fwheld-1";
@@ -38,7 +38,7 @@ const TAIL_BYTES: usize = 256 << 10;
 
 /// The finished results of this run that wait.
 #[derive(Debug)]
-pub(super) struct HeldResults {
+pub struct HeldResults {
     path: PathBuf,
     run: u128,
     file: Option<File>,
@@ -54,7 +54,7 @@ pub(super) struct HeldResults {
 
 /// The results that an earlier run has left, by the lower half of their keys.
 #[derive(Debug, Default)]
-pub(super) struct EarlierResults {
+pub struct EarlierResults {
     run: u128,
     file: Option<File>,
     offsets: HashMap<u64, u64>,
@@ -76,7 +76,7 @@ impl HeldResults {
     ///
     /// # Errors
     /// The file cannot be read, or not be removed.
-    pub(super) fn open(path: PathBuf, run: u128) -> io::Result<(Self, EarlierResults, Option<&'static str>)> {
+    pub fn open(path: PathBuf, run: u128) -> io::Result<(Self, EarlierResults, Option<&'static str>)> {
         let mut held = Self {
             path,
             run,
@@ -108,12 +108,12 @@ impl HeldResults {
 
     /// Returns the results of a run that is not continued, in a file that does not exist yet.
     #[cfg(test)]
-    pub(super) fn new(path: &std::path::Path) -> Self {
+    pub fn new(path: &std::path::Path) -> Self {
         Self::open(path.to_owned(), 1).map(|(held, ..)| held).unwrap()
     }
 
     /// Appends the text of a result, of less than 4 GiB, and returns its offset. A continued run finds it by its key.
-    pub(super) fn append(&mut self, key: Option<u128>, text: &[u8]) -> u64 {
+    pub fn append(&mut self, key: Option<u128>, text: &[u8]) -> u64 {
         let offset = self.written + self.tail.len() as u64;
         let body = [&key.unwrap_or(NO_KEY).to_le_bytes(), text].concat();
         self.tail.extend_from_slice(&record_head(self.run, offset, text.len() as u32, &body));
@@ -123,12 +123,12 @@ impl HeldResults {
     }
 
     /// Returns whether saving has something to do. After a failure it has when the next record comes.
-    pub(super) fn has_unsaved(&self) -> bool {
+    pub fn has_unsaved(&self) -> bool {
         !self.tail.is_empty() && !self.has_failed
     }
 
     /// Writes the records that are only in memory. They stay there if this fails.
-    pub(super) fn save(&mut self) {
+    pub fn save(&mut self) {
         if !self.has_unsaved() {
             return;
         }
@@ -159,7 +159,7 @@ impl HeldResults {
     ///
     /// # Errors
     /// The file cannot be read, or the record is damaged.
-    pub(super) fn read(&self, offset: u64) -> io::Result<Vec<u8>> {
+    pub fn read(&self, offset: u64) -> io::Result<Vec<u8>> {
         match (offset.checked_sub(self.written), &self.file) {
             (Some(at), _) => {
                 let rest = usize::try_from(at).ok().and_then(|at| self.tail.get(at..)).unwrap_or_default();
@@ -172,13 +172,13 @@ impl HeldResults {
     }
 
     /// Says that no record of an earlier run will be asked for any more, except those that were.
-    pub(super) fn forget_earlier(&mut self) {
+    pub fn forget_earlier(&mut self) {
         self.has_earlier = false;
     }
 
     /// Gives back the space of all records: none is needed any more. Those of a small file stay, because their results
     /// are recorded as done.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         if self.has_earlier {
             return;
         }
@@ -191,7 +191,7 @@ impl HeldResults {
 
 impl EarlierResults {
     /// Returns the offset of the result with this key, once, if `is_usable` accepts its text.
-    pub(super) fn take(&mut self, key: u128, is_usable: impl FnOnce(&[u8]) -> bool) -> Option<u64> {
+    pub fn take(&mut self, key: u128, is_usable: impl FnOnce(&[u8]) -> bool) -> Option<u64> {
         let offset = self.offsets.remove(&low(key))?;
         let mut from = FileFrom { file: self.file.as_ref()?, at: offset };
         let (found, text) = read_record(self.run, offset, &mut from).ok()?;
@@ -199,7 +199,7 @@ impl EarlierResults {
     }
 
     /// Returns whether there are none.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
 }

@@ -12,10 +12,17 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::host_id::HostId;
-use super::link_queue::{LinkQueue, QueuedLink};
-use super::site_places::{PlaceUse, SiteId, SitePlaces};
 use fetchwise::time::Timestamp;
+
+pub use host_id::HostId;
+use link_queue::LinkQueue;
+pub use link_queue::QueuedLink;
+pub use site_places::PlaceUse;
+use site_places::{SiteId, SitePlaces};
+
+mod host_id;
+mod link_queue;
+mod site_places;
 
 /// The time for the first link of a host. When it is over, the others no longer wait for it: its URL may hang.
 const FIRST_LINK_TIME: Duration = Duration::from_secs(5);
@@ -24,7 +31,7 @@ const LONG_WAIT: Duration = Duration::from_secs(2);
 
 /// The links that wait, by host.
 #[derive(Debug)]
-pub(super) struct Frontier {
+pub struct Frontier {
     ids: HashMap<Arc<str>, HostId>,
     hosts: Vec<HostEntry>,
     /// Places in `hosts` that no host uses.
@@ -76,7 +83,7 @@ enum ListPosition {
 
 impl Frontier {
     /// Returns an empty frontier that opens at most `per_host` links of a host, and divides `places` among sites.
-    pub(super) fn new(per_host: Option<u8>, places: usize) -> Self {
+    pub fn new(per_host: Option<u8>, places: usize) -> Self {
         Self {
             ids: HashMap::new(),
             hosts: Vec::new(),
@@ -92,12 +99,12 @@ impl Frontier {
     }
 
     /// Returns the number of waiting links.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
     /// Appends a link of `host`.
-    pub(super) fn push(&mut self, host: &str, link: QueuedLink) {
+    pub fn push(&mut self, host: &str, link: QueuedLink) {
         let id = self.id(host);
         self.hosts[id.index()].links.push(link);
         self.len += 1;
@@ -106,13 +113,13 @@ impl Frontier {
 
     /// Puts back a link that was started and has to wait. It is the next one of its host, which is not asked before
     /// `until`.
-    pub(super) fn back(&mut self, host: HostId, link: QueuedLink, until: Timestamp) {
+    pub fn back(&mut self, host: HostId, link: QueuedLink, until: Timestamp) {
         self.returned(host, until, PlaceUse::Unused).returned.get_or_insert_default().0.push(link);
         self.list(host);
     }
 
     /// Puts back a link that its host refused: other links of the host go first.
-    pub(super) fn refused(&mut self, host: HostId, link: QueuedLink, until: Timestamp) {
+    pub fn refused(&mut self, host: HostId, link: QueuedLink, until: Timestamp) {
         self.returned(host, until, PlaceUse::Prompt).links.push(link);
         self.list(host);
     }
@@ -133,7 +140,7 @@ impl Frontier {
 
     /// Returns the next link whose host is ready at `now`. It counts as open until [`ended`](Self::ended),
     /// [`back`](Self::back) or [`refused`](Self::refused).
-    pub(super) fn pop(&mut self, now: Timestamp) -> Option<(HostId, QueuedLink)> {
+    pub fn pop(&mut self, now: Timestamp) -> Option<(HostId, QueuedLink)> {
         self.time = now;
         self.stop_waiting_for_first_links(now);
         while let Some(&(at, host)) = self.waiting.first()
@@ -164,7 +171,7 @@ impl Frontier {
     }
 
     /// Returns when the next link can start; none if an open one has to end first.
-    pub(super) fn next_at(&self) -> Option<Timestamp> {
+    pub fn next_at(&self) -> Option<Timestamp> {
         if self.sites.is_ready() {
             return Some(Timestamp::default());
         }
@@ -189,7 +196,7 @@ impl Frontier {
     }
 
     /// Records that a link of `host` has ended.
-    pub(super) fn ended(&mut self, host: HostId, used: PlaceUse) {
+    pub fn ended(&mut self, host: HostId, used: PlaceUse) {
         let entry = &mut self.hosts[host.index()];
         self.sites.closed(entry.site, used);
         entry.open = entry.open.saturating_sub(1);
@@ -205,7 +212,7 @@ impl Frontier {
     }
 
     /// Removes and returns the waiting links of a host. Those that are open may still end.
-    pub(super) fn withdraw(&mut self, host: &str) -> Vec<QueuedLink> {
+    pub fn withdraw(&mut self, host: &str) -> Vec<QueuedLink> {
         let Some(id) = self.ids.get(host).copied() else { return Vec::new() };
         let entry = &mut self.hosts[id.index()];
         let mut links = entry.returned.take().map(|links| links.0).unwrap_or_default();
@@ -220,7 +227,7 @@ impl Frontier {
     }
 
     /// Drops all waiting links. Those that are open may still end.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.len = 0;
         self.waiting.clear();
         self.sites.clear();
@@ -231,17 +238,17 @@ impl Frontier {
     }
 
     /// Returns the name of a host.
-    pub(super) fn name(&self, host: HostId) -> &Arc<str> {
+    pub fn name(&self, host: HostId) -> &Arc<str> {
         &self.hosts[host.index()].name
     }
 
     /// Returns the hosts with waiting links, with the number of these.
-    pub(super) fn hosts(&self) -> impl Iterator<Item = (&str, usize)> {
+    pub fn hosts(&self) -> impl Iterator<Item = (&str, usize)> {
         self.hosts.iter().filter(|host| host.len() > 0).map(|host| (&*host.name, host.len()))
     }
 
     /// Returns the number of hosts with waiting or open links.
-    pub(super) fn host_count(&self) -> usize {
+    pub fn host_count(&self) -> usize {
         self.ids.len()
     }
 

@@ -2,60 +2,60 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::commands::fetch::link_end::LinkEnd;
+use crate::link_end::LinkEnd;
 use fetchwise::heuristic::url::{domain_of, parse};
 use fetchwise::pipeline::Report;
 use fetchwise::time::Timestamp;
 
 /// The error type of a link whose task panicked.
-pub(super) const INTERNAL: &str = "internal_error";
+pub const INTERNAL: &str = "internal_error";
 /// The maximum number of hosts that are remembered by name.
 const MAX_HOSTS: usize = 10_000;
 
 /// The totals of a run.
 #[derive(Debug, Default)]
-pub(super) struct Totals {
-    pub(super) delivered: u64,
+pub struct Totals {
+    pub delivered: u64,
     /// The site says that the page does not exist: 404 or 410.
-    pub(super) missing: u64,
-    pub(super) failed: u64,
-    pub(super) paused: u64,
+    pub missing: u64,
+    pub failed: u64,
+    pub paused: u64,
     /// Not fetched: no route, fetcher, store or valid URL.
-    pub(super) unclassified: u64,
-    pub(super) skipped: u64,
+    pub unclassified: u64,
+    pub skipped: u64,
     /// Links that an earlier line of the input has already named.
-    pub(super) duplicates: u64,
-    pub(super) requests: u64,
-    pub(super) bytes: u64,
+    pub duplicates: u64,
+    pub requests: u64,
+    pub bytes: u64,
     /// The number of links by error type.
-    pub(super) errors: BTreeMap<String, u64>,
-    pub(super) paused_hosts: PausedHosts,
+    pub errors: BTreeMap<String, u64>,
+    pub paused_hosts: PausedHosts,
     /// The hosts of the links, up to a limit.
-    pub(super) hosts: BTreeMap<String, HostTotals>,
+    pub hosts: BTreeMap<String, HostTotals>,
 }
 
 /// The totals of a host.
 #[derive(Debug, Default)]
-pub(super) struct HostTotals {
-    pub(super) links: u64,
-    pub(super) delivered: u64,
+pub struct HostTotals {
+    pub links: u64,
+    pub delivered: u64,
     /// Links that failed: neither delivered, missing nor paused.
-    pub(super) failed: u64,
+    pub failed: u64,
     /// The error type of the last one that failed.
-    pub(super) error: Option<String>,
+    pub error: Option<String>,
 }
 
 /// The hosts of links that a run left for a pause.
 #[derive(Debug, Default)]
-pub(super) struct PausedHosts {
+pub struct PausedHosts {
     names: BTreeSet<String>,
     /// The end of the last pause.
-    pub(super) until: Option<Timestamp>,
+    pub until: Option<Timestamp>,
 }
 
 impl Totals {
     /// Adds a result.
-    pub(super) fn add(&mut self, report: &Report) {
+    pub fn add(&mut self, report: &Report) {
         self.requests += u64::from(report.requests);
         if let Some(error_type) = report.error_type.filter(|_| !report.success) {
             *self.errors.entry(error_type.to_owned()).or_default() += 1;
@@ -89,7 +89,7 @@ impl Totals {
     }
 
     /// Returns the number of links that were not delivered, although the site has them as far as is known.
-    pub(super) fn not_delivered(&self) -> u64 {
+    pub fn not_delivered(&self) -> u64 {
         self.failed + self.paused + self.unclassified
     }
 }
@@ -106,7 +106,7 @@ impl PausedHosts {
     }
 
     /// Returns the hosts by name.
-    pub(super) fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
 }

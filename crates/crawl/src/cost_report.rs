@@ -2,8 +2,8 @@
 //!
 //! Must not know: how it is printed.
 
-use crate::commands::fetch::run_log::RunLog;
-use crate::commands::fetch::totals::Totals;
+use crate::run_log::RunLog;
+use crate::totals::Totals;
 use fetchwise::analytics::Row;
 use fetchwise::heuristic::url::ContentKind;
 use fetchwise::registry::Class;
@@ -15,33 +15,33 @@ const MIN_ATTEMPTS: f64 = 0.5;
 
 /// The cost of a run.
 #[derive(Debug, Default)]
-pub(super) struct CostReport {
-    pub(super) fetchers: Vec<FetcherCost>,
-    pub(super) alternatives: Vec<Alternative>,
+pub struct CostReport {
+    pub fetchers: Vec<FetcherCost>,
+    pub alternatives: Vec<Alternative>,
 }
 
 /// What a fetcher did in this run.
 #[derive(Debug)]
-pub(super) struct FetcherCost {
-    pub(super) name: String,
-    pub(super) counts: Row,
+pub struct FetcherCost {
+    pub name: String,
+    pub counts: Row,
     /// In plain requests.
-    pub(super) cost: f64,
+    pub cost: f64,
 }
 
 /// What a crawler with one fetcher only would have delivered.
 #[derive(Debug)]
-pub(super) struct Alternative {
-    pub(super) name: String,
-    pub(super) pages: f64,
-    pub(super) cost: f64,
+pub struct Alternative {
+    pub name: String,
+    pub pages: f64,
+    pub cost: f64,
     /// The share of links on hosts where the log has evidence about this fetcher.
-    pub(super) known_share: f64,
+    pub known_share: f64,
 }
 
 impl CostReport {
     /// Returns the cost of a run, with the evidence of `selector`.
-    pub(super) fn new(run_log: &RunLog, totals: &Totals, selector: &Selector, now: Timestamp) -> Self {
+    pub fn new(run_log: &RunLog, totals: &Totals, selector: &Selector, now: Timestamp) -> Self {
         let cost =
             |name: &str| selector.fetcher_id(name).and_then(|id| selector.fetcher(id)).map_or(1.0, |spec| spec.cost);
         let fetchers = run_log.fetchers().into_iter().map(|(name, counts)| {
@@ -76,7 +76,7 @@ impl CostReport {
     }
 
     /// Returns the cost of all requests.
-    pub(super) fn total(&self) -> f64 {
+    pub fn total(&self) -> f64 {
         self.fetchers.iter().map(|of| of.cost).sum()
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::input_position::InputPosition;
-use super::link_end::LinkEnd;
 use super::result_order::Stored;
-use super::totals;
+use crate::input::position::InputPosition;
+use crate::link_end::LinkEnd;
+use crate::totals;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::consent::Consent;
 use fetchwise::decision::Source;
@@ -20,7 +20,7 @@ use fetchwise::time::Timestamp;
 
 /// A finished item.
 #[derive(Debug)]
-pub(super) enum FinishedItem {
+pub enum FinishedItem {
     /// A link with its result. A restored link has only the fields that a result names.
     Fetched(InputPosition, Link, Box<Report>),
     /// An invalid line.

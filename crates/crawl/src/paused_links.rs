@@ -16,7 +16,7 @@ const MAX_LINKS: usize = 100_000;
 
 /// How long a run waits for paused links once it has no other work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PauseWait {
+pub enum PauseWait {
     /// At most this long; zero reports paused links at once.
     AtMost(Duration),
     /// Until every pause has ended.
@@ -25,26 +25,26 @@ pub(crate) enum PauseWait {
 
 impl PauseWait {
     /// Returns whether a pause of `time` lasts longer.
-    pub(super) fn is_shorter_than(self, time: Duration) -> bool {
+    pub fn is_shorter_than(self, time: Duration) -> bool {
         matches!(self, Self::AtMost(limit) if time > limit)
     }
 }
 
 /// How many links wait for the end of a pause, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PauseSummary {
-    pub(super) links: usize,
+pub struct PauseSummary {
+    pub links: usize,
     /// The number of their hosts.
-    pub(super) hosts: usize,
+    pub hosts: usize,
     /// The end of the first pause.
-    pub(super) first_end: Timestamp,
+    pub first_end: Timestamp,
     /// The end of the last pause.
-    pub(super) last_end: Timestamp,
+    pub last_end: Timestamp,
 }
 
 /// Links by the end of their pause.
 #[derive(Debug)]
-pub(super) struct PausedLinks<T> {
+pub struct PausedLinks<T> {
     links: BTreeMap<(Timestamp, u64), (Arc<str>, T)>,
     /// The number of links of each host. Counting them when asked would take too long with many links.
     hosts: HashMap<Arc<str>, usize>,
@@ -56,17 +56,17 @@ pub(super) struct PausedLinks<T> {
 
 impl<T> PausedLinks<T> {
     /// Returns an empty collection.
-    pub(super) fn new(wait: PauseWait) -> Self {
+    pub fn new(wait: PauseWait) -> Self {
         Self { links: BTreeMap::new(), hosts: HashMap::new(), wait, number: 0, idle_since: None }
     }
 
     /// Returns the number of links.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.links.len()
     }
 
     /// Returns the number of links and hosts, and the ends of their pauses; none without a link.
-    pub(super) fn summary(&self) -> Option<PauseSummary> {
+    pub fn summary(&self) -> Option<PauseSummary> {
         let (((first_end, _), _), ((last_end, _), _)) = (self.links.first_key_value()?, self.links.last_key_value()?);
         let (links, hosts) = (self.links.len(), self.hosts.len());
         Some(PauseSummary { links, hosts, first_end: *first_end, last_end: *last_end })
@@ -76,7 +76,7 @@ impl<T> PausedLinks<T> {
     ///
     /// # Errors
     /// The link, if the run does not wait or too many links wait already.
-    pub(super) fn push(&mut self, until: Timestamp, host: &Arc<str>, link: T) -> Result<(), T> {
+    pub fn push(&mut self, until: Timestamp, host: &Arc<str>, link: T) -> Result<(), T> {
         if self.wait == PauseWait::AtMost(Duration::ZERO) || self.links.len() >= MAX_LINKS {
             return Err(link);
         }
@@ -87,7 +87,7 @@ impl<T> PausedLinks<T> {
     }
 
     /// Removes and returns a link whose pause is over at `now`, with its host.
-    pub(super) fn pop(&mut self, now: Timestamp) -> Option<(Arc<str>, T)> {
+    pub fn pop(&mut self, now: Timestamp) -> Option<(Arc<str>, T)> {
         let (until, _) = *self.links.first_key_value()?.0;
         let (_, (host, link)) = if until <= now { self.links.pop_first()? } else { return None };
         if let Some(count) = self.hosts.get_mut(&host) {
@@ -100,12 +100,12 @@ impl<T> PausedLinks<T> {
     }
 
     /// Returns the end of the first pause.
-    pub(super) fn next_at(&self) -> Option<Timestamp> {
+    pub fn next_at(&self) -> Option<Timestamp> {
         self.links.first_key_value().map(|((until, _), _)| *until)
     }
 
     /// Returns the end of the first pause if the run, which has no other work, waits for it.
-    pub(super) fn wait_when_idle(&mut self, now: Timestamp) -> Option<Timestamp> {
+    pub fn wait_when_idle(&mut self, now: Timestamp) -> Option<Timestamp> {
         let next = self.next_at()?;
         let since = *self.idle_since.get_or_insert(now);
         match self.wait {
@@ -115,17 +115,17 @@ impl<T> PausedLinks<T> {
     }
 
     /// Records a delivered page: the run makes progress.
-    pub(super) fn record_delivery(&mut self) {
+    pub fn record_delivery(&mut self) {
         self.idle_since = None;
     }
 
     /// Returns how long the run waits.
-    pub(super) fn limit(&self) -> PauseWait {
+    pub fn limit(&self) -> PauseWait {
         self.wait
     }
 
     /// Removes and returns the links of the hosts that `is_wanted` selects.
-    pub(super) fn extract(&mut self, is_wanted: impl Fn(&str) -> bool) -> Vec<T> {
+    pub fn extract(&mut self, is_wanted: impl Fn(&str) -> bool) -> Vec<T> {
         let (wanted, kept): (BTreeMap<_, _>, _) =
             std::mem::take(&mut self.links).into_iter().partition(|(_, (host, _))| is_wanted(host));
         self.links = kept;
@@ -134,7 +134,7 @@ impl<T> PausedLinks<T> {
     }
 
     /// Removes and returns all links with their hosts, in the order of their pauses.
-    pub(super) fn take_all(&mut self) -> impl Iterator<Item = (Arc<str>, T)> + use<T> {
+    pub fn take_all(&mut self) -> impl Iterator<Item = (Arc<str>, T)> + use<T> {
         self.hosts.clear();
         std::mem::take(&mut self.links).into_values()
     }

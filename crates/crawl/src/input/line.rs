@@ -11,7 +11,7 @@ use fetchwise::heuristic::url::{domain_of, identity, parse, without_user};
 use fetchwise::pipeline::Link;
 
 /// The maximum length of an input line in bytes: enough for a message about any URL.
-pub(crate) const MAX_LINE_BYTES: usize = 1 << 20;
+pub const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// A line with a JSON object.
 #[derive(Deserialize)]
@@ -29,7 +29,7 @@ struct LinkJson {
 }
 
 /// Returns the link of a line; none for an empty line or a comment.
-pub(crate) fn link(line: &str, base: &Link) -> Option<Result<Link, String>> {
+pub fn link(line: &str, base: &Link) -> Option<Result<Link, String>> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
         return None;
@@ -54,13 +54,13 @@ fn of_json(json: LinkJson, base: &Link) -> Result<Link, String> {
 }
 
 /// Returns the host of a URL in the form of pauses and paces; an empty one for an invalid URL.
-pub(crate) fn host_of(url: &str) -> Box<str> {
+pub fn host_of(url: &str) -> Box<str> {
     parse(url).ok().and_then(|url| url.host_str().map(|host| domain_of(host).into())).unwrap_or_default()
 }
 
 /// Returns the hash of all that a link consists of. `text` is a buffer. Addresses that lead to the same request are one:
 /// fragments, users and the case of a host reach no server.
-pub(crate) fn hash(link: &Link, text: &mut String) -> u64 {
+pub fn hash(link: &Link, text: &mut String) -> u64 {
     let Link { url, id, learning, fetcher, heuristics, robots } = link;
     text.clear();
     match parse(url) {

@@ -20,20 +20,20 @@ const MAX_REFUSED: u8 = 3;
 
 /// A link that was read and is not finished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct QueuedLink {
+pub struct QueuedLink {
     /// The offset of its text in the list, below 2^60.
-    pub(super) offset: u64,
+    pub offset: u64,
     /// Its line or its position among the arguments, counted from 1.
-    pub(super) line: u64,
+    pub line: u64,
     /// Its number in the order of reading.
-    pub(super) number: u64,
+    pub number: u64,
     /// The number of refusals by its host because the crawl was too fast, at most three.
-    pub(super) refused: u8,
+    pub refused: u8,
 }
 
 /// A queue of links. It is small itself, because there may be as many as hosts.
 #[derive(Debug, Default)]
-pub(super) struct LinkQueue {
+pub struct LinkQueue {
     /// The chunk that links leave, which may be the only one. Like the last one it is outside of `middle`, where it would
     /// be one access to memory further away.
     first: Vec<u8>,
@@ -61,12 +61,12 @@ struct LinkNumbers {
 
 impl LinkQueue {
     /// Returns the number of links.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
     /// Appends a link.
-    pub(super) fn push(&mut self, link: QueuedLink) {
+    pub fn push(&mut self, link: QueuedLink) {
         let (mut bytes, mut len) = ([0; MAX_BYTES], 0);
         let [last, _] = self.last;
         let offset = zigzag(link.offset, last.offset) << 2 | u64::from(link.refused.min(MAX_REFUSED));
@@ -93,7 +93,7 @@ impl LinkQueue {
     }
 
     /// Removes and returns the first link.
-    pub(super) fn pop(&mut self) -> Option<QueuedLink> {
+    pub fn pop(&mut self) -> Option<QueuedLink> {
         if self.len == 0 {
             return None;
         }

@@ -13,16 +13,16 @@ use fetchwise::time::Timestamp;
 
 /// The counts of a run. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RunLog(Arc<Mutex<BTreeMap<Box<str>, Row>>>);
+pub struct RunLog(Arc<Mutex<BTreeMap<Box<str>, Row>>>);
 
 impl RunLog {
     /// Returns a sink that counts and passes everything on.
-    pub(crate) fn counting<S: Sink>(&self, sink: S) -> RunLogSink<S> {
+    pub fn counting<S: Sink>(&self, sink: S) -> RunLogSink<S> {
         RunLogSink { counts: self.clone(), sink }
     }
 
     /// Returns the counts by fetcher.
-    pub(crate) fn fetchers(&self) -> Vec<(String, Row)> {
+    pub fn fetchers(&self) -> Vec<(String, Row)> {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.iter().map(|(name, counts)| (name.to_string(), *counts)).collect()
     }
@@ -39,7 +39,7 @@ impl RunLog {
 }
 
 /// A sink that counts attempts.
-pub(crate) struct RunLogSink<S> {
+pub struct RunLogSink<S> {
     counts: RunLog,
     sink: S,
 }
