@@ -2,6 +2,7 @@
 
 pub mod batch;
 pub mod line;
+pub mod lines;
 pub mod link_list;
 pub mod position;
 mod spool;

@@ -19,7 +19,7 @@ use super::FetchArgs;
 use crate::commands::fetch::queue_feed::QueueFeed;
 use crate::commands::fetch::results_file::{self, LinkToRetry};
 use crate::commands::fetch::resume::EarlierLinks;
-use crate::parse::input::{Lines, is_stdin};
+use crate::parse::input::{is_stdin, open_lines};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::shown;
@@ -28,6 +28,7 @@ use fetchwise::robots::RobotsUse;
 use fetchwise_crawl::frontier::QueuedLink;
 use fetchwise_crawl::input::batch::{Batch, Item};
 use fetchwise_crawl::input::line::{self, MAX_LINE_BYTES, host_of};
+use fetchwise_crawl::input::lines::Lines;
 use fetchwise_crawl::input::link_list::LinkList;
 use fetchwise_crawl::input::position::InputPosition;
 
@@ -92,7 +93,7 @@ impl Input {
         for (before, url) in (0..).zip(&args.urls) {
             sources.push(match url.as_str() {
                 "-" => {
-                    let lines = Lines::open(Path::new("-"), MAX_LINE_BYTES)?;
+                    let lines = open_lines(Path::new("-"), MAX_LINE_BYTES)?;
                     Source::Lines { lines, path: PathBuf::from("stdin"), is_file: false }
                 }
                 url => Source::One(before + 1, url.to_owned()),
@@ -104,7 +105,7 @@ impl Input {
         }
         let total = if args.retry.is_some() { Some(sources.len() as u64) } else { total };
         if let Some(path) = &args.input {
-            let lines = Lines::open(path, MAX_LINE_BYTES)?;
+            let lines = open_lines(path, MAX_LINE_BYTES)?;
             // A pipe gives its lines only once.
             let is_list = !is_stdin(path) && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
             file = is_list.then(|| File::open(path).ok()).flatten();

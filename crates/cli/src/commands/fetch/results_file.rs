@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::parse::input::{Lines, unreadable};
+use crate::parse::input::{open_lines, unreadable};
 use crate::terminal::exit::Failure;
 use fetchwise_crawl::input::position::InputPosition;
 use fetchwise_crawl::link_end::{LeftLinks, LinkEnd};
@@ -39,7 +39,7 @@ struct ResultLine {
 /// Reads the links of `path` that ended as one of `which`; with none, those that failed or are paused.
 pub(super) fn read(path: &Path, which: &[LeftLinks]) -> Result<Vec<LinkToRetry>, Failure> {
     let which = if which.is_empty() { &[LeftLinks::Failed, LeftLinks::Paused] } else { which };
-    let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
+    let mut lines = open_lines(path, MAX_LINE_BYTES)?;
     let mut links: Vec<Option<LinkToRetry>> = Vec::new();
     let mut places: HashMap<(String, Option<String>), usize> = HashMap::new();
     while let Some(line) = lines.next_line().map_err(|error| unreadable(path, &error))? {
