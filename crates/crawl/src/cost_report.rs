@@ -16,24 +16,31 @@ const MIN_ATTEMPTS: f64 = 0.5;
 /// The cost of a run.
 #[derive(Debug, Default)]
 pub struct CostReport {
+    /// What each fetcher did, by name.
     pub fetchers: Vec<FetcherCost>,
+    /// What the cheapest plain fetcher alone would have done, and the browser alone.
     pub alternatives: Vec<Alternative>,
 }
 
 /// What a fetcher did in this run.
 #[derive(Debug)]
 pub struct FetcherCost {
+    /// Its name.
     pub name: String,
+    /// Its attempts.
     pub counts: Row,
-    /// In plain requests.
+    /// Their cost in plain requests.
     pub cost: f64,
 }
 
 /// What a crawler with one fetcher only would have delivered.
 #[derive(Debug)]
 pub struct Alternative {
+    /// The name of the fetcher.
     pub name: String,
+    /// The expected number of pages.
     pub pages: f64,
+    /// The cost in plain requests.
     pub cost: f64,
     /// The share of links on hosts where the log has evidence about this fetcher.
     pub known_share: f64,

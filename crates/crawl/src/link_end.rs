@@ -1,7 +1,5 @@
 //! How a link of a run ended, as far as a later run cares.
 
-use std::str::FromStr;
-
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::pipeline::Report;
 
@@ -22,7 +20,7 @@ pub enum LinkEnd {
 
 impl LinkEnd {
     /// Every end.
-    pub const ALL: [Self; 5] = [Self::Delivered, Self::Missing, Self::Failed, Self::FailedHere, Self::Paused];
+    pub(crate) const ALL: [Self; 5] = [Self::Delivered, Self::Missing, Self::Failed, Self::FailedHere, Self::Paused];
 
     /// Returns the end of a link with this report.
     pub fn of(report: &Report) -> Self {
@@ -30,7 +28,7 @@ impl LinkEnd {
     }
 
     /// Returns the end of a link from the fields of its result.
-    pub fn from_result(success: bool, error_type: Option<&str>, is_paused: bool) -> Self {
+    pub(crate) fn from_result(success: bool, error_type: Option<&str>, is_paused: bool) -> Self {
         match error_type {
             _ if success => Self::Delivered,
             Some(Report::PAUSED) => Self::Paused,
@@ -51,7 +49,7 @@ impl LinkEnd {
     }
 
     /// Returns the letter in the state of a run.
-    pub fn letter(self) -> u8 {
+    pub(crate) fn letter(self) -> u8 {
         match self {
             Self::Delivered => b'd',
             Self::Missing => b'm',
@@ -62,39 +60,29 @@ impl LinkEnd {
     }
 
     /// Returns the end with this letter.
-    pub fn from_letter(letter: u8) -> Option<Self> {
+    pub(crate) fn from_letter(letter: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|end| end.letter() == letter)
     }
 }
 
-/// The links that `--only` selects from those that a run left.
+/// A selection of the links that a run left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftLinks {
+    /// Those that failed.
     Failed,
+    /// Those that were left for a pause.
     Paused,
+    /// Those that do not exist: 404 and 410.
     Missing,
 }
 
 impl LeftLinks {
     /// Returns whether it selects a link that ended like this.
-    pub fn selects(self, end: LinkEnd) -> bool {
+    pub(crate) fn selects(self, end: LinkEnd) -> bool {
         match self {
             Self::Failed => matches!(end, LinkEnd::Failed | LinkEnd::FailedHere),
             Self::Paused => end == LinkEnd::Paused,
             Self::Missing => end == LinkEnd::Missing,
-        }
-    }
-}
-
-impl FromStr for LeftLinks {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "failed" => Ok(Self::Failed),
-            "paused" => Ok(Self::Paused),
-            "missing" => Ok(Self::Missing),
-            _ => Err("expected failed, paused or missing".to_owned()),
         }
     }
 }
@@ -131,11 +119,10 @@ mod tests {
         for end in LinkEnd::ALL {
             assert_eq!(LinkEnd::from_letter(end.letter()), Some(end));
         }
-        let selected = |which: &str| {
-            LinkEnd::ALL.into_iter().filter(|end| LeftLinks::selects(which.parse().unwrap(), *end)).collect::<Vec<_>>()
-        };
-        assert_eq!(selected("failed"), [LinkEnd::Failed, LinkEnd::FailedHere]);
-        assert_eq!((selected("paused"), selected("missing")), (vec![LinkEnd::Paused], vec![LinkEnd::Missing]));
-        assert!("delivered".parse::<LeftLinks>().is_err());
+        let selected =
+            |which: LeftLinks| LinkEnd::ALL.into_iter().filter(|end| which.selects(*end)).collect::<Vec<_>>();
+        assert_eq!(selected(LeftLinks::Failed), [LinkEnd::Failed, LinkEnd::FailedHere]);
+        assert_eq!(selected(LeftLinks::Paused), [LinkEnd::Paused]);
+        assert_eq!(selected(LeftLinks::Missing), [LinkEnd::Missing]);
     }
 }

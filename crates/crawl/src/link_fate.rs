@@ -18,7 +18,7 @@ const MAX_TRIES: u8 = 4;
 
 /// What becomes of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkFate {
+pub(crate) enum LinkFate {
     /// Its report is its result.
     Ends,
     /// Its host may be asked then. It is the next link of the host.
@@ -33,7 +33,7 @@ pub enum LinkFate {
 
 /// Why a link has not been fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotFetched {
+pub(crate) enum NotFetched {
     /// Its host's pace did not admit it yet.
     Paced,
     /// Its host refused it because the crawl was too fast.
@@ -44,7 +44,7 @@ pub enum NotFetched {
 
 impl NotFetched {
     /// Returns why a link with this report may be tried again; none if the report says how the link ended.
-    pub fn of(report: &Report) -> Option<Self> {
+    pub(crate) fn of(report: &Report) -> Option<Self> {
         match report.error_type? {
             Report::PACED => Some(Self::Paced),
             Report::PAUSED => Some(Self::Paused),
@@ -56,7 +56,7 @@ impl NotFetched {
 
 /// The limits of a run's waiting.
 #[derive(Clone, Copy, Debug)]
-pub struct WaitLimits {
+pub(crate) struct WaitLimits {
     /// The limit of a link's wait for its host.
     pub max_wait: Duration,
     /// How long the run waits for paused links.
@@ -69,7 +69,13 @@ pub struct WaitLimits {
 
 impl LinkFate {
     /// Returns the fate of a link that was not fetched and was refused `refused` times. It may be tried again at `until`.
-    pub fn of(why: NotFetched, refused: u8, until: Option<Timestamp>, limits: &WaitLimits, now: Timestamp) -> Self {
+    pub(crate) fn of(
+        why: NotFetched,
+        refused: u8,
+        until: Option<Timestamp>,
+        limits: &WaitLimits,
+        now: Timestamp,
+    ) -> Self {
         let Some(until) = until.filter(|_| refused < MAX_TRIES) else { return Self::Ends };
         if limits.is_stopping {
             return if limits.is_queue { Self::StaysQueued } else { Self::Ends };

@@ -33,6 +33,7 @@ impl PauseWait {
 /// How many links wait for the end of a pause, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseSummary {
+    /// The number of links.
     pub links: usize,
     /// The number of their hosts.
     pub hosts: usize,
@@ -44,7 +45,7 @@ pub struct PauseSummary {
 
 /// Links by the end of their pause.
 #[derive(Debug)]
-pub struct PausedLinks<T> {
+pub(crate) struct PausedLinks<T> {
     links: BTreeMap<(Timestamp, u64), (Arc<str>, T)>,
     /// The number of links of each host. Counting them when asked would take too long with many links.
     hosts: HashMap<Arc<str>, usize>,
@@ -56,17 +57,17 @@ pub struct PausedLinks<T> {
 
 impl<T> PausedLinks<T> {
     /// Returns an empty collection.
-    pub fn new(wait: PauseWait) -> Self {
+    pub(crate) fn new(wait: PauseWait) -> Self {
         Self { links: BTreeMap::new(), hosts: HashMap::new(), wait, number: 0, idle_since: None }
     }
 
     /// Returns the number of links.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.links.len()
     }
 
     /// Returns the number of links and hosts, and the ends of their pauses; none without a link.
-    pub fn summary(&self) -> Option<PauseSummary> {
+    pub(crate) fn summary(&self) -> Option<PauseSummary> {
         let (((first_end, _), _), ((last_end, _), _)) = (self.links.first_key_value()?, self.links.last_key_value()?);
         let (links, hosts) = (self.links.len(), self.hosts.len());
         Some(PauseSummary { links, hosts, first_end: *first_end, last_end: *last_end })
@@ -76,7 +77,7 @@ impl<T> PausedLinks<T> {
     ///
     /// # Errors
     /// The link, if the run does not wait or too many links wait already.
-    pub fn push(&mut self, until: Timestamp, host: &Arc<str>, link: T) -> Result<(), T> {
+    pub(crate) fn push(&mut self, until: Timestamp, host: &Arc<str>, link: T) -> Result<(), T> {
         if self.wait == PauseWait::AtMost(Duration::ZERO) || self.links.len() >= MAX_LINKS {
             return Err(link);
         }
@@ -87,7 +88,7 @@ impl<T> PausedLinks<T> {
     }
 
     /// Removes and returns a link whose pause is over at `now`, with its host.
-    pub fn pop(&mut self, now: Timestamp) -> Option<(Arc<str>, T)> {
+    pub(crate) fn pop(&mut self, now: Timestamp) -> Option<(Arc<str>, T)> {
         let (until, _) = *self.links.first_key_value()?.0;
         let (_, (host, link)) = if until <= now { self.links.pop_first()? } else { return None };
         if let Some(count) = self.hosts.get_mut(&host) {
@@ -100,12 +101,12 @@ impl<T> PausedLinks<T> {
     }
 
     /// Returns the end of the first pause.
-    pub fn next_at(&self) -> Option<Timestamp> {
+    pub(crate) fn next_at(&self) -> Option<Timestamp> {
         self.links.first_key_value().map(|((until, _), _)| *until)
     }
 
     /// Returns the end of the first pause if the run, which has no other work, waits for it.
-    pub fn wait_when_idle(&mut self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn wait_when_idle(&mut self, now: Timestamp) -> Option<Timestamp> {
         let next = self.next_at()?;
         let since = *self.idle_since.get_or_insert(now);
         match self.wait {
@@ -115,17 +116,17 @@ impl<T> PausedLinks<T> {
     }
 
     /// Records a delivered page: the run makes progress.
-    pub fn record_delivery(&mut self) {
+    pub(crate) fn record_delivery(&mut self) {
         self.idle_since = None;
     }
 
     /// Returns how long the run waits.
-    pub fn limit(&self) -> PauseWait {
+    pub(crate) fn limit(&self) -> PauseWait {
         self.wait
     }
 
     /// Removes and returns the links of the hosts that `is_wanted` selects.
-    pub fn extract(&mut self, is_wanted: impl Fn(&str) -> bool) -> Vec<T> {
+    pub(crate) fn extract(&mut self, is_wanted: impl Fn(&str) -> bool) -> Vec<T> {
         let (wanted, kept): (BTreeMap<_, _>, _) =
             std::mem::take(&mut self.links).into_iter().partition(|(_, (host, _))| is_wanted(host));
         self.links = kept;
@@ -134,7 +135,7 @@ impl<T> PausedLinks<T> {
     }
 
     /// Removes and returns all links with their hosts, in the order of their pauses.
-    pub fn take_all(&mut self) -> impl Iterator<Item = (Arc<str>, T)> + use<T> {
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (Arc<str>, T)> + use<T> {
         self.hosts.clear();
         std::mem::take(&mut self.links).into_values()
     }

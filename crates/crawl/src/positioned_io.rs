@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 
 /// Reads up to `bytes.len()` bytes at `offset` and returns how many; fewer only at the end of the file.
-pub fn read_up_to(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(crate) fn read_up_to(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {
         match read_at(file, &mut bytes[filled..], offset + filled as u64) {
@@ -18,7 +18,7 @@ pub fn read_up_to(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usiz
 }
 
 /// Writes all bytes at `offset`.
-pub fn write_all(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+pub(crate) fn write_all(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match write_at(file, bytes, offset) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

@@ -8,27 +8,34 @@ use fetchwise::pipeline::Report;
 use fetchwise::time::Timestamp;
 
 /// The error type of a link whose task panicked.
-pub const INTERNAL: &str = "internal_error";
+pub(crate) const INTERNAL: &str = "internal_error";
 /// The maximum number of hosts that are remembered by name.
 const MAX_HOSTS: usize = 10_000;
 
 /// The totals of a run.
 #[derive(Debug, Default)]
 pub struct Totals {
+    /// Links whose page was delivered.
     pub delivered: u64,
     /// The site says that the page does not exist: 404 or 410.
     pub missing: u64,
+    /// Links that failed otherwise.
     pub failed: u64,
+    /// Links that were left for a pause.
     pub paused: u64,
     /// Not fetched: no route, fetcher, store or valid URL.
     pub unclassified: u64,
+    /// Links that an earlier run finished.
     pub skipped: u64,
     /// Links that an earlier line of the input has already named.
     pub duplicates: u64,
+    /// Requests, with those of links that had to be tried again.
     pub requests: u64,
+    /// Bytes of delivered bodies.
     pub bytes: u64,
     /// The number of links by error type.
     pub errors: BTreeMap<String, u64>,
+    /// The hosts of links that were left for a pause.
     pub paused_hosts: PausedHosts,
     /// The hosts of the links, up to a limit.
     pub hosts: BTreeMap<String, HostTotals>,
@@ -37,7 +44,9 @@ pub struct Totals {
 /// The totals of a host.
 #[derive(Debug, Default)]
 pub struct HostTotals {
+    /// Its links.
     pub links: u64,
+    /// Links whose page was delivered.
     pub delivered: u64,
     /// Links that failed: neither delivered, missing nor paused.
     pub failed: u64,

@@ -33,7 +33,7 @@ pub struct QueuedLink {
 
 /// A queue of links. It is small itself, because there may be as many as hosts.
 #[derive(Debug, Default)]
-pub struct LinkQueue {
+pub(super) struct LinkQueue {
     /// The chunk that links leave, which may be the only one. Like the last one it is outside of `middle`, where it would
     /// be one access to memory further away.
     first: Vec<u8>,
@@ -61,12 +61,12 @@ struct LinkNumbers {
 
 impl LinkQueue {
     /// Returns the number of links.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
     /// Appends a link.
-    pub fn push(&mut self, link: QueuedLink) {
+    pub(super) fn push(&mut self, link: QueuedLink) {
         let (mut bytes, mut len) = ([0; MAX_BYTES], 0);
         let [last, _] = self.last;
         let offset = zigzag(link.offset, last.offset) << 2 | u64::from(link.refused.min(MAX_REFUSED));
@@ -93,7 +93,7 @@ impl LinkQueue {
     }
 
     /// Removes and returns the first link.
-    pub fn pop(&mut self) -> Option<QueuedLink> {
+    pub(super) fn pop(&mut self) -> Option<QueuedLink> {
         if self.len == 0 {
             return None;
         }

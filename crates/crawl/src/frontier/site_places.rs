@@ -32,7 +32,7 @@ const MAX_DEBT: u32 = 16 * HUNG_DEBT;
 
 /// The sites with waiting or open links.
 #[derive(Debug)]
-pub struct SitePlaces {
+pub(super) struct SitePlaces {
     ids: HashMap<Arc<str>, SiteId>,
     sites: Vec<Site>,
     /// Places in `sites` that no site uses.
@@ -47,7 +47,7 @@ pub struct SitePlaces {
 
 /// A site with waiting or open links. It names another site once the last of these has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SiteId(u32);
+pub(super) struct SiteId(u32);
 
 /// How a link ended, as far as its place is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ struct Site {
 
 impl SitePlaces {
     /// Returns the sites of a crawl with this number of places.
-    pub fn new(places: usize) -> Self {
+    pub(super) fn new(places: usize) -> Self {
         let number = |places: usize| u32::try_from(places.max(1)).unwrap_or(u32::MAX);
         Self {
             ids: HashMap::new(),
@@ -87,7 +87,7 @@ impl SitePlaces {
     }
 
     /// Adds a host to its site.
-    pub fn enter(&mut self, host: &Arc<str>) -> SiteId {
+    pub(super) fn enter(&mut self, host: &Arc<str>) -> SiteId {
         let network = host.trim_matches(['[', ']']).parse().ok().map(|address| network_of(address).to_string());
         let name = network.as_deref().or_else(|| registered_domain(host)).unwrap_or(host);
         if let Some(&id) = self.ids.get(name) {
@@ -116,7 +116,7 @@ impl SitePlaces {
     }
 
     /// Removes a host that is not ready and has no open link.
-    pub fn leave(&mut self, id: SiteId) {
+    pub(super) fn leave(&mut self, id: SiteId) {
         let site = &mut self.sites[id.index()];
         site.hosts = site.hosts.saturating_sub(1);
         if site.hosts > 0 {
@@ -132,19 +132,19 @@ impl SitePlaces {
     }
 
     /// Adds a ready host.
-    pub fn add(&mut self, id: SiteId, open: u32, turn: u64, host: HostId) {
+    pub(super) fn add(&mut self, id: SiteId, open: u32, turn: u64, host: HostId) {
         self.hosts.insert((id, open, turn, host));
         self.list(id);
     }
 
     /// Removes a host that is not ready any longer.
-    pub fn remove(&mut self, id: SiteId, open: u32, turn: u64, host: HostId) {
+    pub(super) fn remove(&mut self, id: SiteId, open: u32, turn: u64, host: HostId) {
         self.hosts.remove(&(id, open, turn, host));
         self.list(id);
     }
 
     /// Removes and returns the host whose turn it is.
-    pub fn pop(&mut self) -> Option<HostId> {
+    pub(super) fn pop(&mut self) -> Option<HostId> {
         let &(_, _, id) = self.ready.first()?;
         let first = self.first(id)?;
         self.hosts.remove(&first);
@@ -153,18 +153,18 @@ impl SitePlaces {
     }
 
     /// Records that a link of a site is open.
-    pub fn opened(&mut self, id: SiteId) {
+    pub(super) fn opened(&mut self, id: SiteId) {
         self.sites[id.index()].open += 1;
         self.list(id);
     }
 
     /// Returns whether a host may give a link.
-    pub fn is_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
     /// Records that a link of a site is no longer open.
-    pub fn closed(&mut self, id: SiteId, used: PlaceUse) {
+    pub(super) fn closed(&mut self, id: SiteId, used: PlaceUse) {
         let site = &mut self.sites[id.index()];
         site.open = site.open.saturating_sub(1);
         site.debt = match used {
@@ -176,7 +176,7 @@ impl SitePlaces {
     }
 
     /// Drops all ready hosts.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.hosts.clear();
         self.ready.clear();
         self.sites.iter_mut().for_each(|site| site.listed = None);

@@ -1,11 +1,12 @@
 //! What a feed passes on to the scheduler: links, invalid lines, and hosts whose links went to another node.
 
+use crate::error::CrawlError;
 use crate::frontier::QueuedLink;
 use crate::input::position::InputPosition;
 
 /// An item of the input.
 #[derive(Debug)]
-pub enum Item {
+pub(crate) enum Item {
     /// A link to fetch.
     Link {
         /// Its host; empty for an invalid URL.
@@ -27,17 +28,17 @@ pub enum Item {
         /// Why it is invalid.
         error: String,
     },
-    /// A read error, which ends the input early.
-    Broken(String),
+    /// An error that ends the input early.
+    Broken(CrawlError),
 }
 
 /// Items that were read, and the numbers of links that were left out since the last batch.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub(crate) struct Batch {
     pub items: Vec<Item>,
     /// Links that the input has named before.
     pub duplicates: u64,
-    /// Links that `--only` leaves out.
+    /// Links that a selection leaves out.
     pub left_out: u64,
     /// Links that an earlier run finished.
     pub skipped: u64,
@@ -47,7 +48,7 @@ pub struct Batch {
 
 /// Hosts whose links go back to their work queue.
 #[derive(Debug)]
-pub struct Withdrawal {
+pub(crate) struct Withdrawal {
     pub hosts: Vec<Box<str>>,
     /// Whether open requests are to be abandoned, too.
     pub is_revoked: bool,

@@ -2,7 +2,11 @@
 //!
 //! Invariants: a line that exceeds the limit costs memory for the limit only, and the next line is read as usual.
 
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use crate::error::CrawlError;
 
 /// A line of the input.
 #[derive(Debug)]
@@ -42,6 +46,12 @@ pub struct Lines {
 }
 
 impl Lines {
+    /// Opens the lines of a file. The limit of a line is `max` bytes.
+    pub(crate) fn of_file(path: &Path, max: usize) -> Result<Self, CrawlError> {
+        let opened = File::open(path).map_err(|error| CrawlError::Open { path: path.to_owned(), error });
+        opened.map(|file| Self::new(Box::new(file), max))
+    }
+
     /// Returns the lines of `from`. The limit of a line is `max` bytes.
     pub fn new(from: Box<dyn Read + Send>, max: usize) -> Self {
         Self { from: BufReader::with_capacity(64 << 10, from), max, number: 0 }

@@ -31,7 +31,7 @@ const QUEUE_BEGIN: u64 = 1 << 59;
 
 /// A link of a work queue that is not finished.
 #[derive(Clone, Debug)]
-pub struct HeldLink {
+pub(crate) struct HeldLink {
     pub text: String,
     /// Its position in the queue.
     pub seq: u64,
@@ -44,7 +44,7 @@ const WITHDRAWN: &str = "the link went back to its queue";
 
 /// Where links are read again.
 #[derive(Debug)]
-pub struct LinkList {
+pub(crate) struct LinkList {
     spool: Spool,
     file: Option<File>,
     /// The links of a work queue by their number.
@@ -68,55 +68,55 @@ enum Kind {
 
 impl LinkList {
     /// Returns an empty list that spools to a file in `dir`, with the fields that all arguments and all lines have.
-    pub fn new(dir: &Path, named: Link, listed: Link) -> Self {
+    pub(crate) fn new(dir: &Path, named: Link, listed: Link) -> Self {
         Self { spool: Spool::new(dir), file: None, held: Mutex::default(), named, listed }
     }
 
     /// Adds the file whose lines [`file_line`](Self::file_line) names.
-    pub fn with_file(self, file: Option<File>) -> Self {
+    pub(crate) fn with_file(self, file: Option<File>) -> Self {
         Self { file, ..self }
     }
 
     /// Returns the fields that the links of lines have in common.
-    pub fn listed(&self) -> &Link {
+    pub(crate) fn listed(&self) -> &Link {
         &self.listed
     }
 
     /// Returns a link of the command line.
-    pub fn argument(&self, url: &str) -> Link {
+    pub(crate) fn argument(&self, url: &str) -> Link {
         Link { url: url.to_owned(), ..self.named.clone() }
     }
 
     /// Returns the link of an earlier result.
-    pub fn retried(&self, url: &str, id: Option<&str>) -> Link {
+    pub(crate) fn retried(&self, url: &str, id: Option<&str>) -> Link {
         Link { url: url.to_owned(), id: id.map(str::to_owned), ..self.listed.clone() }
     }
 
     /// Returns the offset of a line of the file that begins at `at`.
-    pub fn file_line(at: u64) -> u64 {
+    pub(crate) fn file_line(at: u64) -> u64 {
         FILE_BEGIN + at
     }
 
     /// Keeps a URL of the command line and returns its offset.
-    pub fn add_argument(&self, url: &str) -> u64 {
+    pub(crate) fn add_argument(&self, url: &str) -> u64 {
         self.spool.append(&[&[Kind::Argument.letter()], url.as_bytes()])
     }
 
     /// Keeps a line and returns its offset.
-    pub fn add_line(&self, text: &str) -> u64 {
+    pub(crate) fn add_line(&self, text: &str) -> u64 {
         self.spool.append(&[&[Kind::Line.letter()], text.trim().as_bytes()])
     }
 
     /// Keeps a link of a work queue until it is [removed](Self::remove_held), and returns its offset.
     #[cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "work queues are a part of fleets"))]
-    pub fn hold(&self, number: u64, link: HeldLink) -> u64 {
+    pub(crate) fn hold(&self, number: u64, link: HeldLink) -> u64 {
         self.held().insert(number, link);
         QUEUE_BEGIN + number
     }
 
     /// Drops a link of a work queue.
     #[cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "work queues are a part of fleets"))]
-    pub fn remove_held(&self, number: u64) {
+    pub(crate) fn remove_held(&self, number: u64) {
         self.held().remove(&number);
     }
 
@@ -125,7 +125,7 @@ impl LinkList {
     }
 
     /// Keeps the link of an earlier result and returns its offset.
-    pub fn add_retried(&self, place: InputPosition, url: &str, id: Option<&str>) -> u64 {
+    pub(crate) fn add_retried(&self, place: InputPosition, url: &str, id: Option<&str>) -> u64 {
         let kind = match place {
             InputPosition::Position(_) => Kind::RetriedArgument,
             InputPosition::Line(_) | InputPosition::Queue { .. } => Kind::RetriedLine,
@@ -139,7 +139,7 @@ impl LinkList {
     ///
     /// # Errors
     /// The text cannot be read, or it is not a link any longer.
-    pub fn read(&self, link: QueuedLink) -> Result<(InputPosition, Link), String> {
+    pub(crate) fn read(&self, link: QueuedLink) -> Result<(InputPosition, Link), String> {
         if let Some(number) = link.offset.checked_sub(QUEUE_BEGIN) {
             let HeldLink { text, seq, is_redelivered } = self.held().get(&number).cloned().ok_or(WITHDRAWN)?;
             let link_of = line::link(&text, &self.listed).and_then(Result::ok);
@@ -162,7 +162,7 @@ impl LinkList {
     ///
     /// # Errors
     /// Those of [`read`](Self::read), and a link of another host.
-    pub fn read_of_host(&self, link: QueuedLink, host: &str) -> Result<(InputPosition, Link), String> {
+    pub(crate) fn read_of_host(&self, link: QueuedLink, host: &str) -> Result<(InputPosition, Link), String> {
         let (place, link) = self.read(link)?;
         if *line::host_of(&link.url) == *host { Ok((place, link)) } else { Err(CHANGED.to_owned()) }
     }

@@ -19,7 +19,7 @@ const HEAD: usize = 4;
 
 /// Records by their offset.
 #[derive(Debug)]
-pub struct Spool {
+pub(super) struct Spool {
     dir: PathBuf,
     state: Mutex<SpoolState>,
 }
@@ -37,12 +37,12 @@ struct SpoolState {
 
 impl Spool {
     /// Returns an empty spool whose file will be in `dir`.
-    pub fn new(dir: &Path) -> Self {
+    pub(super) fn new(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), state: Mutex::default() }
     }
 
     /// Appends a record of less than 4 GiB and returns its offset.
-    pub fn append(&self, record: &[&[u8]]) -> u64 {
+    pub(super) fn append(&self, record: &[&[u8]]) -> u64 {
         let mut state = self.state();
         let offset = state.written + state.tail.len() as u64;
         let len: usize = record.iter().map(|part| part.len()).sum();
@@ -61,7 +61,7 @@ impl Spool {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn read(&self, offset: u64) -> io::Result<Vec<u8>> {
+    pub(super) fn read(&self, offset: u64) -> io::Result<Vec<u8>> {
         let state = self.state();
         let mut head = [0; HEAD];
         state.read(offset, &mut head)?;

@@ -20,7 +20,7 @@ use fetchwise::time::Timestamp;
 
 /// A finished item.
 #[derive(Debug)]
-pub enum FinishedItem {
+pub(crate) enum FinishedItem {
     /// A link with its result. A restored link has only the fields that a result names.
     Fetched(InputPosition, Link, Box<Report>),
     /// An invalid line.

@@ -38,7 +38,7 @@ const TAIL_BYTES: usize = 256 << 10;
 
 /// The finished results of this run that wait.
 #[derive(Debug)]
-pub struct HeldResults {
+pub(crate) struct HeldResults {
     path: PathBuf,
     run: u128,
     file: Option<File>,
@@ -54,7 +54,7 @@ pub struct HeldResults {
 
 /// The results that an earlier run has left, by the lower half of their keys.
 #[derive(Debug, Default)]
-pub struct EarlierResults {
+pub(crate) struct EarlierResults {
     run: u128,
     file: Option<File>,
     offsets: HashMap<u64, u64>,
@@ -76,7 +76,7 @@ impl HeldResults {
     ///
     /// # Errors
     /// The file cannot be read, or not be removed.
-    pub fn open(path: PathBuf, run: u128) -> io::Result<(Self, EarlierResults, Option<&'static str>)> {
+    pub(crate) fn open(path: PathBuf, run: u128) -> io::Result<(Self, EarlierResults, Option<&'static str>)> {
         let mut held = Self {
             path,
             run,
@@ -113,7 +113,7 @@ impl HeldResults {
     }
 
     /// Appends the text of a result, of less than 4 GiB, and returns its offset. A continued run finds it by its key.
-    pub fn append(&mut self, key: Option<u128>, text: &[u8]) -> u64 {
+    pub(crate) fn append(&mut self, key: Option<u128>, text: &[u8]) -> u64 {
         let offset = self.written + self.tail.len() as u64;
         let body = [&key.unwrap_or(NO_KEY).to_le_bytes(), text].concat();
         self.tail.extend_from_slice(&record_head(self.run, offset, text.len() as u32, &body));
@@ -123,12 +123,12 @@ impl HeldResults {
     }
 
     /// Returns whether saving has something to do. After a failure it has when the next record comes.
-    pub fn has_unsaved(&self) -> bool {
+    pub(crate) fn has_unsaved(&self) -> bool {
         !self.tail.is_empty() && !self.has_failed
     }
 
     /// Writes the records that are only in memory. They stay there if this fails.
-    pub fn save(&mut self) {
+    pub(crate) fn save(&mut self) {
         if !self.has_unsaved() {
             return;
         }
@@ -159,7 +159,7 @@ impl HeldResults {
     ///
     /// # Errors
     /// The file cannot be read, or the record is damaged.
-    pub fn read(&self, offset: u64) -> io::Result<Vec<u8>> {
+    pub(crate) fn read(&self, offset: u64) -> io::Result<Vec<u8>> {
         match (offset.checked_sub(self.written), &self.file) {
             (Some(at), _) => {
                 let rest = usize::try_from(at).ok().and_then(|at| self.tail.get(at..)).unwrap_or_default();
@@ -172,13 +172,13 @@ impl HeldResults {
     }
 
     /// Says that no record of an earlier run will be asked for any more, except those that were.
-    pub fn forget_earlier(&mut self) {
+    pub(crate) fn forget_earlier(&mut self) {
         self.has_earlier = false;
     }
 
     /// Gives back the space of all records: none is needed any more. Those of a small file stay, because their results
     /// are recorded as done.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if self.has_earlier {
             return;
         }
@@ -191,7 +191,7 @@ impl HeldResults {
 
 impl EarlierResults {
     /// Returns the offset of the result with this key, once, if `is_usable` accepts its text.
-    pub fn take(&mut self, key: u128, is_usable: impl FnOnce(&[u8]) -> bool) -> Option<u64> {
+    pub(crate) fn take(&mut self, key: u128, is_usable: impl FnOnce(&[u8]) -> bool) -> Option<u64> {
         let offset = self.offsets.remove(&low(key))?;
         let mut from = FileFrom { file: self.file.as_ref()?, at: offset };
         let (found, text) = read_record(self.run, offset, &mut from).ok()?;
@@ -199,7 +199,7 @@ impl EarlierResults {
     }
 
     /// Returns whether there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
 }

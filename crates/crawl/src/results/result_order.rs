@@ -12,7 +12,7 @@ use std::io;
 use super::held_results::HeldResults;
 
 /// An item that can be stored.
-pub trait Stored: Sized {
+pub(crate) trait Stored: Sized {
     /// Returns the key by which a continued run finds it; none if such a run makes it again.
     fn key(&self) -> Option<u128>;
     /// Returns its bytes; none if it has to stay in memory.
@@ -27,7 +27,7 @@ struct Held(u64);
 
 /// Finished items by their number in the order of reading.
 #[derive(Debug)]
-pub struct ResultOrder<T> {
+pub(crate) struct ResultOrder<T> {
     is_ordered: bool,
     /// With an order: the items from number `next` on. Without one: restored items.
     held: VecDeque<Held>,
@@ -51,12 +51,12 @@ impl Held {
 impl<T: Stored> ResultOrder<T> {
     /// Returns an empty order. With `is_ordered` items become ready in the order of their numbers, which have no gaps,
     /// and wait for that among `results`.
-    pub fn new(is_ordered: bool, results: HeldResults) -> Self {
+    pub(crate) fn new(is_ordered: bool, results: HeldResults) -> Self {
         Self { is_ordered, held: VecDeque::new(), in_memory: BTreeMap::new(), next: 0, taken: 0, results }
     }
 
     /// Adds the finished item `number`.
-    pub fn insert(&mut self, number: u64, item: T) {
+    pub(crate) fn insert(&mut self, number: u64, item: T) {
         if !self.is_ordered {
             self.in_memory.insert(self.next, item);
             self.next += 1;
@@ -75,7 +75,7 @@ impl<T: Stored> ResultOrder<T> {
     }
 
     /// Adds the item `number`, which an earlier run finished and left at `offset`.
-    pub fn insert_earlier(&mut self, number: u64, offset: u64) {
+    pub(crate) fn insert_earlier(&mut self, number: u64, offset: u64) {
         match self.is_ordered {
             true => self.hold(number, Held::in_file(offset)),
             false => self.held.push_back(Held::in_file(offset)),
@@ -91,22 +91,22 @@ impl<T: Stored> ResultOrder<T> {
     }
 
     /// Says that no further item of an earlier run comes in.
-    pub fn forget_earlier(&mut self) {
+    pub(crate) fn forget_earlier(&mut self) {
         self.results.forget_earlier();
     }
 
     /// Returns whether a killed run would lose items that wait.
-    pub fn has_unsaved(&self) -> bool {
+    pub(crate) fn has_unsaved(&self) -> bool {
         self.results.has_unsaved()
     }
 
     /// Saves the items that wait. If that fails, they are in memory only.
-    pub fn save(&mut self) {
+    pub(crate) fn save(&mut self) {
         self.results.save();
     }
 
     /// Returns whether an item is ready.
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         match self.is_ordered {
             true => self.held.front().is_some_and(|held| *held != Held::NOT_FINISHED),
             false => !self.in_memory.is_empty() || !self.held.is_empty(),
@@ -117,7 +117,7 @@ impl<T: Stored> ResultOrder<T> {
     ///
     /// # Errors
     /// The item is in the file and cannot be read again.
-    pub fn take(&mut self) -> io::Result<Option<T>> {
+    pub(crate) fn take(&mut self) -> io::Result<Option<T>> {
         if !self.is_ready() {
             return Ok(None);
         }
@@ -142,7 +142,7 @@ impl<T: Stored> ResultOrder<T> {
 
     /// Gives up the next item if it is not finished and others are, at the end of a run that is incomplete. Returns
     /// whether any is ready.
-    pub fn skip_gap(&mut self) -> bool {
+    pub(crate) fn skip_gap(&mut self) -> bool {
         if self.is_ordered {
             while self.held.front() == Some(&Held::NOT_FINISHED) {
                 self.held.pop_front();
@@ -153,7 +153,7 @@ impl<T: Stored> ResultOrder<T> {
     }
 
     /// Returns the number of items taken so far.
-    pub fn taken(&self) -> u64 {
+    pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
 }

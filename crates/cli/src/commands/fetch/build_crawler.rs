@@ -39,7 +39,7 @@ use fetchwise::store::files::Files;
 use fetchwise::store::validators::ValidatorLog;
 use fetchwise::store::warc::{Warc, WarcOptions};
 use fetchwise::time::Clock;
-use fetchwise_crawl::run_log::RunLog;
+use fetchwise_crawl::RunLog;
 
 /// Name of the file of validators in the data directory.
 const VALIDATORS: &str = "validators.jsonl";

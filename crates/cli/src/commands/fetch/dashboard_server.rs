@@ -16,7 +16,7 @@ use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::setup::listen::{ListenHints, listen, tokens};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
-use fetchwise_crawl::run_log::RunLog;
+use fetchwise_crawl::RunLog;
 
 /// The time for open requests at the end.
 const GRACE: Duration = Duration::from_secs(2);

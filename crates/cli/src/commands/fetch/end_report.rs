@@ -10,8 +10,8 @@ use crate::commands::fetch::result_text::requests;
 use crate::terminal::output::{Table, percent, plain};
 use crate::terminal::pace_text::pause;
 use fetchwise::time::Timestamp;
-use fetchwise_crawl::cost_report::{Alternative, CostReport};
-use fetchwise_crawl::totals::{HostTotals, Totals};
+use fetchwise_crawl::{Alternative, CostReport};
+use fetchwise_crawl::{HostTotals, Totals};
 
 /// The number of hosts that the report names.
 const NAMED_HOSTS: usize = 3;
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use fetchwise::analytics::Row;
     use fetchwise::pipeline::Report;
-    use fetchwise_crawl::cost_report::FetcherCost;
+    use fetchwise_crawl::FetcherCost;
 
     const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 

@@ -7,13 +7,11 @@ use std::time::{Duration, Instant};
 
 use indicatif::HumanCount;
 
-use crate::commands::fetch::eta::RemainingTime;
 use crate::terminal::live_region;
-use crate::terminal::output::counted;
+use crate::terminal::output::{counted, plain};
 use crate::terminal::pace_text::{countdown, rate, short_time, span};
 use fetchwise::time::Timestamp;
-use fetchwise_crawl::paused_links::PauseSummary;
-use fetchwise_crawl::totals::Totals;
+use fetchwise_crawl::{CrawlStatus, PauseSummary, RemainingTime, SlowHost, Totals};
 use fetchwise_serve::CrawlFigures;
 
 /// The time over which the rate of results is measured.
@@ -71,13 +69,16 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Returns the progress of a run that starts, with the number of its links, if known.
-    pub(super) fn new(total: Option<u64>) -> Self {
-        Self { total, ..Self::default() }
+    /// Takes over the status of a crawl, which was made at `now`.
+    pub(super) fn update(&mut self, status: &CrawlStatus<'_>, now: Instant) {
+        (self.total, self.done, self.queue_left) = (status.total, status.done, status.queue_left);
+        (self.remaining, self.paused, self.now) = (status.remaining.clone(), status.paused, status.at);
+        let sum = status.totals;
+        self.measure(sum.delivered + sum.missing + sum.not_delivered(), now);
     }
 
     /// Records the number of links that this run has finished so far.
-    pub(super) fn measure(&mut self, finished: u64, now: Instant) {
+    fn measure(&mut self, finished: u64, now: Instant) {
         self.recent.push_back((now, finished));
         while self.recent.len() > 2 && self.recent.front().is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW)
         {
@@ -161,14 +162,15 @@ impl Progress {
         };
         let mut lines = vec![first, self.outcomes(totals).join("  ")];
         for (index, host) in self.remaining.slowest.iter().enumerate() {
-            lines.push(format!("{}{host}", if index == 0 { "slowest:  " } else { "          " }));
+            let label = if index == 0 { "slowest:  " } else { "          " };
+            lines.push(format!("{label}{}", slow_host(host, self.now)));
         }
         lines
     }
 
     /// Returns the status line without a terminal.
     pub(super) fn status(&self, totals: &Totals) -> String {
-        let slowest = self.remaining.slowest.first().map(|host| format!("slowest host {host}"));
+        let slowest = self.remaining.slowest.first().map(|host| format!("slowest host {}", slow_host(host, self.now)));
         self.figures().into_iter().chain(self.outcomes(totals)).chain(slowest).collect::<Vec<_>>().join(", ")
     }
 
@@ -185,6 +187,13 @@ impl Progress {
         let counts = counts.into_iter().filter(|(count, name)| *count > 0 || *name == "delivered");
         counts.map(|(count, name)| format!("{} {name}", HumanCount(count))).collect()
     }
+}
+
+/// Returns a host with waiting links as text.
+fn slow_host(host: &SlowHost, now: Timestamp) -> String {
+    let held = host.held_until.map_or_else(String::new, |until| format!(", held for {}", span(until.since(now))));
+    let links = if host.links == 1 { "link" } else { "links" };
+    format!("{} {} {links} at {}{held}", plain(&host.name), host.links, rate(host.rate))
 }
 
 /// Returns the links, their hosts and the ends of their pauses as text that stays right while time passes.
@@ -204,7 +213,14 @@ mod tests {
 
     fn progress() -> (Progress, Totals) {
         let totals = Totals { delivered: 1_179, missing: 74, failed: 6, requests: 1_304, ..Totals::default() };
-        let slowest = vec!["127.0.0.27 189 links at 0.6/s".to_owned(), "b.org 20 links at 2.0/s".to_owned()];
+        let slow = |name: &str, links, rate| SlowHost {
+            name: name.to_owned(),
+            links,
+            rate,
+            held_until: None,
+            left: Duration::ZERO,
+        };
+        let slowest = vec![slow("127.0.0.27", 189, 0.6), slow("b.org", 20, 2.0)];
         let remaining = RemainingTime { left: Some(Duration::from_secs(300)), slowest };
         // 14:13:20 UTC.
         let now = Timestamp::from_millis(1_790_000_000_000);

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use fetchwise::heuristic::url::site_of;
 use fetchwise_fleet::queue::{QueueEvent, QueueLink, QueueReader};
 
-use crate::terminal::output::plain;
-use fetchwise_crawl::frontier::QueuedLink;
-use fetchwise_crawl::input::batch::{Batch, Item, Withdrawal};
-use fetchwise_crawl::input::line::{self, host_of};
-use fetchwise_crawl::input::link_list::{HeldLink, LinkList};
-use fetchwise_crawl::input::position::InputPosition;
+use super::batch::{Batch, Item, Withdrawal};
+use super::line::{self, host_of};
+use super::link_list::{HeldLink, LinkList};
+use super::position::InputPosition;
+use crate::error::CrawlError;
+use crate::frontier::QueuedLink;
 
 /// A site whose links are here.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ struct SiteLinks {
 
 /// The feed.
 #[derive(Debug)]
-pub(super) struct QueueFeed {
+pub(crate) struct QueueFeed {
     reader: QueueReader,
     list: Arc<LinkList>,
     /// The number of the next item.
@@ -41,18 +41,18 @@ pub(super) struct QueueFeed {
 
 impl QueueFeed {
     /// Returns the feed of a reader, which keeps links in `list`.
-    pub(super) fn new(reader: QueueReader, list: Arc<LinkList>) -> Self {
+    pub(crate) fn new(reader: QueueReader, list: Arc<LinkList>) -> Self {
         Self { reader, list, number: 0, sites: HashMap::new(), links: HashMap::new(), is_drained: false }
     }
 
     /// Returns the next items if there are some now.
-    pub(super) fn try_next(&mut self) -> Option<Batch> {
+    pub(crate) fn try_next(&mut self) -> Option<Batch> {
         let event = self.reader.try_next()?;
         self.batch(event)
     }
 
     /// Returns the next items; none once the queue is empty. Cancel safe.
-    pub(super) async fn next(&mut self) -> Option<Batch> {
+    pub(crate) async fn next(&mut self) -> Option<Batch> {
         while !self.is_drained {
             let event = self.reader.next().await?;
             let batch = self.batch(event);
@@ -64,32 +64,32 @@ impl QueueFeed {
     }
 
     /// Returns the number of links of the queue without a result, at all nodes, if it is known.
-    pub(super) fn left(&self) -> Option<u64> {
+    pub(crate) fn left(&self) -> Option<u64> {
         self.reader.left()
     }
 
     /// Acknowledges a link whose result is written.
-    pub(super) fn written(&mut self, number: u64) {
+    pub(crate) fn written(&mut self, number: u64) {
         if let Some((site, link)) = self.remove(number) {
             self.reader.written(&site, &link);
         }
     }
 
     /// Gives a link back without a result.
-    pub(super) fn dropped(&mut self, number: u64) {
+    pub(crate) fn dropped(&mut self, number: u64) {
         if let Some((site, link)) = self.remove(number) {
             self.reader.dropped(&site, &link);
         }
     }
 
     /// Returns whether a link goes back to its queue.
-    pub(super) fn is_withdrawn(&self, number: u64) -> bool {
+    pub(crate) fn is_withdrawn(&self, number: u64) -> bool {
         let site = self.links.get(&number).and_then(|(site, _)| self.sites.get(site));
         site.is_none_or(|site| site.is_withdrawn)
     }
 
     /// Gives back what has no result.
-    pub(super) async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.reader.stop().await;
     }
 
@@ -116,12 +116,12 @@ impl QueueFeed {
             QueueEvent::Drained { unreadable } => {
                 self.is_drained = true;
                 // The rest is fetched by now, and the error only ends the run.
-                let items = (unreadable > 0).then(|| Item::Broken(unreadable_messages(unreadable)));
+                let items = (unreadable > 0).then(|| Item::Broken(CrawlError::ForeignMessages(unreadable)));
                 items.map(|item| Batch { items: vec![item], ..Batch::default() })
             }
             QueueEvent::Failed(error) => {
-                let error = format!("cannot read the queue: {}", plain(&error.to_string()));
-                Some(Batch { items: vec![Item::Broken(error)], ..Batch::default() })
+                let items = vec![Item::Broken(CrawlError::Queue(error.to_string()))];
+                Some(Batch { items, ..Batch::default() })
             }
         }
     }
@@ -154,11 +154,6 @@ impl QueueFeed {
     }
 }
 
-fn unreadable_messages(count: u64) -> String {
-    let messages = if count == 1 { "1 message" } else { &*format!("{count} messages") };
-    format!("{messages} of the queue cannot be read: another program put them on subjects that belong to no site")
-}
-
 /// Returns the text and the host of a link of the queue.
 fn check(site: &str, body: &[u8], list: &LinkList) -> Result<(String, Box<str>), String> {
     let text = std::str::from_utf8(body).map_err(|_| "not valid UTF-8")?;
@@ -166,7 +161,7 @@ fn check(site: &str, body: &[u8], list: &LinkList) -> Result<(String, Box<str>),
     let host = host_of(&link.url);
     // Its lease covers this site only.
     if site_of(&host) != site {
-        return Err(format!("the link is in the queue of another site, {}", plain(site)));
+        return Err(format!("the link is in the queue of another site, {site}"));
     }
     Ok((text.to_owned(), host))
 }

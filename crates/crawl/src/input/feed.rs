@@ -1,4 +1,4 @@
-//! The input of `fetch`: arguments, a file or stdin, in order, or a work queue.
+//! The input of a crawl: addresses, files or stdin, in order, or a work queue.
 //!
 //! A separate thread reads it to its end and passes on where each link stands and which host it has. It leaves out
 //! duplicates, and links that an earlier run finished. So reading waits for no host, and a slow pipe delays nothing
@@ -14,23 +14,19 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::FetchArgs;
+use super::batch::{Batch, Item};
+use super::line::{self, MAX_LINE_BYTES, host_of};
+use super::lines::Lines;
+use super::link_list::LinkList;
+use super::position::InputPosition;
 #[cfg(feature = "fleet")]
-use crate::commands::fetch::queue_feed::QueueFeed;
-use crate::commands::fetch::results_file::{self, LinkToRetry};
-use crate::commands::fetch::resume::EarlierLinks;
-use crate::parse::input::{is_stdin, open_lines};
-use crate::setup::settings::Settings;
-use crate::terminal::exit::Failure;
-use crate::terminal::output::shown;
+use super::queue_feed::QueueFeed;
+use super::results_file::{self, LinkToRetry};
+use crate::error::CrawlError;
+use crate::frontier::QueuedLink;
+use crate::resume::EarlierLinks;
+use crate::spec::{CrawlSpec, LinkSource};
 use fetchwise::pipeline::Link;
-use fetchwise::robots::RobotsUse;
-use fetchwise_crawl::frontier::QueuedLink;
-use fetchwise_crawl::input::batch::{Batch, Item};
-use fetchwise_crawl::input::line::{self, MAX_LINE_BYTES, host_of};
-use fetchwise_crawl::input::lines::Lines;
-use fetchwise_crawl::input::link_list::LinkList;
-use fetchwise_crawl::input::position::InputPosition;
 
 /// The number of links that are passed on at once.
 const BATCH: usize = 1_024;
@@ -40,26 +36,26 @@ const AHEAD: usize = 64;
 const MAX_SEEN: usize = (1 << 22) / 8 * 7;
 
 /// The input of a run, opened.
-pub(super) struct Input {
+pub(crate) struct Input {
     sources: Vec<Source>,
     /// The file whose lines stay where they are.
     file: Option<File>,
     named: Link,
     listed: Link,
     /// The number of items, if known.
-    pub(super) total: Option<u64>,
+    pub(crate) total: Option<u64>,
 }
 
 /// The stream of input items.
-pub(super) struct InputFeed {
+pub(crate) struct InputFeed {
     from: FeedSource,
     /// The text of the links.
-    pub(super) list: Arc<LinkList>,
+    pub(crate) list: Arc<LinkList>,
 }
 
 /// Where a feed takes its items from.
 enum FeedSource {
-    /// The thread that reads arguments, a file or stdin.
+    /// The thread that reads addresses, files or stdin.
     Reader(mpsc::Receiver<Batch>),
     #[cfg(feature = "fleet")]
     Queue(QueueFeed),
@@ -73,49 +69,44 @@ enum Source {
         path: PathBuf,
         /// Whether its lines are read again from the file.
         is_file: bool,
+        /// The number of lines, if it is known.
+        count: Option<u64>,
     },
 }
 
 impl Input {
     /// Opens all sources.
-    pub(super) fn open(args: &FetchArgs, settings: &Settings) -> Result<Self, Failure> {
-        let total = total(args);
-        let wish = args.robots.or(settings.config.robots.mode);
-        let named = Link {
-            fetcher: args.fetcher.clone(),
-            heuristics: args.tag.clone(),
-            robots: wish.unwrap_or(RobotsUse::Ignore),
-            ..Link::default()
-        };
-        // A person who names a URL wants that page; a list is a crawl.
-        let listed = Link { robots: wish.unwrap_or(RobotsUse::Obey), ..named.clone() };
+    pub(crate) fn open(spec: &CrawlSpec) -> Result<Self, CrawlError> {
         let (mut sources, mut file): (Vec<Source>, _) = (Vec::new(), None);
-        for (before, url) in (0..).zip(&args.urls) {
-            sources.push(match url.as_str() {
-                "-" => {
-                    let lines = open_lines(Path::new("-"), MAX_LINE_BYTES)?;
-                    Source::Lines { lines, path: PathBuf::from("stdin"), is_file: false }
+        for (before, source) in (0..).zip(&spec.sources) {
+            match source {
+                LinkSource::Url(url) => sources.push(Source::One(before + 1, url.clone())),
+                LinkSource::Stdin => {
+                    let lines = Lines::new(Box::new(io::stdin()), MAX_LINE_BYTES);
+                    sources.push(Source::Lines { lines, path: PathBuf::from("stdin"), is_file: false, count: None });
                 }
-                url => Source::One(before + 1, url.to_owned()),
-            });
+                // A results file is read whole: its last line may be about its first link.
+                LinkSource::Results(path) => {
+                    sources.extend(results_file::read(path, &spec.only)?.into_iter().map(Source::Retried));
+                }
+                LinkSource::File(path) => {
+                    let lines = Lines::of_file(path, MAX_LINE_BYTES)?;
+                    // One file is read again where its lines are. A pipe gives its lines only once.
+                    let is_first = file.is_none() && is_regular(path);
+                    file = if is_first { File::open(path).ok() } else { file };
+                    let is_file = is_first && file.is_some();
+                    let count = count_lines(path).ok();
+                    sources.push(Source::Lines { lines, path: path.clone(), is_file, count });
+                }
+            }
         }
-        if let Some(path) = &args.retry {
-            // A results file is read whole: its last line may be about its first link.
-            sources.extend(results_file::read(path, &args.only)?.into_iter().map(Source::Retried));
-        }
-        let total = if args.retry.is_some() { Some(sources.len() as u64) } else { total };
-        if let Some(path) = &args.input {
-            let lines = open_lines(path, MAX_LINE_BYTES)?;
-            // A pipe gives its lines only once.
-            let is_list = !is_stdin(path) && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-            file = is_list.then(|| File::open(path).ok()).flatten();
-            sources.push(Source::Lines { lines, path: path.clone(), is_file: file.is_some() });
-        }
-        Ok(Self { sources, file, named, listed, total })
+        // How much a work queue holds is known once it was read, and changes.
+        let total = if spec.sources.is_empty() { None } else { total(&sources) };
+        Ok(Self { sources, file, named: spec.named.clone(), listed: spec.listed.clone(), total })
     }
 
     /// Starts to read, without the links that an earlier run finished. What is not in a file is spooled in `dir`.
-    pub(super) fn start(self, dir: &Path, earlier: EarlierLinks) -> Result<InputFeed, Failure> {
+    pub(crate) fn start(self, dir: &Path, earlier: EarlierLinks) -> Result<InputFeed, CrawlError> {
         let list = Arc::new(LinkList::new(dir, self.named, self.listed).with_file(self.file));
         let (to, batches) = mpsc::channel(AHEAD);
         let mut reader = Reader {
@@ -131,13 +122,13 @@ impl Input {
         std::thread::Builder::new()
             .name("fetchwise-input".into())
             .spawn(move || reader.read(sources))
-            .map_err(|error| Failure::failed(format_args!("cannot start a thread: {error}")))?;
+            .map_err(CrawlError::Thread)?;
         Ok(InputFeed { from: FeedSource::Reader(batches), list })
     }
 
     /// Starts to take links from a work queue.
     #[cfg(feature = "fleet")]
-    pub(super) fn start_queue(self, dir: &Path, reader: fetchwise_fleet::queue::QueueReader) -> InputFeed {
+    pub(crate) fn start_queue(self, dir: &Path, reader: fetchwise_fleet::queue::QueueReader) -> InputFeed {
         let list = Arc::new(LinkList::new(dir, self.named, self.listed));
         InputFeed { from: FeedSource::Queue(QueueFeed::new(reader, Arc::clone(&list))), list }
     }
@@ -145,7 +136,7 @@ impl Input {
 
 impl InputFeed {
     /// Returns the next items if there are some now.
-    pub(super) fn try_next(&mut self) -> Option<Batch> {
+    pub(crate) fn try_next(&mut self) -> Option<Batch> {
         match &mut self.from {
             FeedSource::Reader(batches) => batches.try_recv().ok(),
             #[cfg(feature = "fleet")]
@@ -154,7 +145,7 @@ impl InputFeed {
     }
 
     /// Returns the next items; none at the end.
-    pub(super) async fn next(&mut self) -> Option<Batch> {
+    pub(crate) async fn next(&mut self) -> Option<Batch> {
         match &mut self.from {
             FeedSource::Reader(batches) => batches.recv().await,
             #[cfg(feature = "fleet")]
@@ -163,7 +154,7 @@ impl InputFeed {
     }
 
     /// Returns the number of links of the work queue without a result, at all nodes; none for any other input.
-    pub(super) fn queue_left(&self) -> Option<u64> {
+    pub(crate) fn queue_left(&self) -> Option<u64> {
         match &self.from {
             FeedSource::Reader(_) => None,
             #[cfg(feature = "fleet")]
@@ -172,7 +163,7 @@ impl InputFeed {
     }
 
     /// Returns whether the links come from a work queue, which remembers what is done.
-    pub(super) fn is_queue(&self) -> bool {
+    pub(crate) fn is_queue(&self) -> bool {
         match &self.from {
             FeedSource::Reader(_) => false,
             #[cfg(feature = "fleet")]
@@ -185,7 +176,7 @@ impl InputFeed {
         not(feature = "fleet"),
         allow(unused_variables, clippy::needless_pass_by_ref_mut, reason = "for queues")
     )]
-    pub(super) fn written(&mut self, number: u64) {
+    pub(crate) fn written(&mut self, number: u64) {
         match &mut self.from {
             FeedSource::Reader(_) => {}
             #[cfg(feature = "fleet")]
@@ -198,7 +189,7 @@ impl InputFeed {
         not(feature = "fleet"),
         allow(unused_variables, clippy::needless_pass_by_ref_mut, reason = "for queues")
     )]
-    pub(super) fn dropped(&mut self, number: u64) {
+    pub(crate) fn dropped(&mut self, number: u64) {
         match &mut self.from {
             FeedSource::Reader(_) => {}
             #[cfg(feature = "fleet")]
@@ -208,7 +199,7 @@ impl InputFeed {
 
     /// Returns whether a link goes back to its queue and is not to be tried again here.
     #[cfg_attr(not(feature = "fleet"), allow(unused_variables, reason = "for queues"))]
-    pub(super) fn is_withdrawn(&self, number: u64) -> bool {
+    pub(crate) fn is_withdrawn(&self, number: u64) -> bool {
         match &self.from {
             FeedSource::Reader(_) => false,
             #[cfg(feature = "fleet")]
@@ -218,7 +209,7 @@ impl InputFeed {
 
     /// Ends the feed. A work queue gets back what has no result.
     #[cfg_attr(not(feature = "fleet"), allow(clippy::unused_async, reason = "for queues"))]
-    pub(super) async fn stop(self) {
+    pub(crate) async fn stop(self) {
         match self.from {
             FeedSource::Reader(_) => {}
             #[cfg(feature = "fleet")]
@@ -261,7 +252,7 @@ impl Reader {
                     let link = self.list.retried(&left.url, left.id.as_deref());
                     self.add(&link, left.place, |list| list.add_retried(left.place, &left.url, left.id.as_deref()))?;
                 }
-                Source::Lines { lines, path, is_file } => self.read_lines(lines, &path, is_file)?,
+                Source::Lines { lines, path, is_file, .. } => self.read_lines(lines, &path, is_file)?,
             }
         }
         Ok(())
@@ -278,7 +269,7 @@ impl Reader {
                 Ok(Some(line)) => line,
                 Ok(None) => return Ok(()),
                 Err(error) => {
-                    self.batch.items.push(Item::Broken(format!("cannot read {}: {error}", shown(path))));
+                    self.batch.items.push(Item::Broken(CrawlError::Read { path: path.to_owned(), error }));
                     self.pass_on()?;
                     return Err(Stopped);
                 }
@@ -344,18 +335,20 @@ impl Reader {
     }
 }
 
-/// Returns the number of items, including comments, for the progress bar.
-fn total(args: &FetchArgs) -> Option<u64> {
-    // How much a work queue holds is known once it was read, and changes.
-    if args.queue.is_some() || args.urls.iter().any(|url| url == "-") || args.input.as_deref().is_some_and(is_stdin) {
-        return None;
-    }
-    let lines = args.input.as_deref().map_or(Ok(0), count_lines).ok()?;
-    Some(args.urls.len() as u64 + lines)
+/// Returns the number of items, including comments; none if it is not known before the end.
+fn total(sources: &[Source]) -> Option<u64> {
+    sources.iter().try_fold(0, |total, source| match source {
+        Source::One(..) | Source::Retried(_) => Some(total + 1),
+        Source::Lines { count, .. } => count.map(|count| total + count),
+    })
+}
+
+fn is_regular(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
 fn count_lines(path: &Path) -> io::Result<u64> {
-    if !std::fs::metadata(path)?.is_file() {
+    if !is_regular(path) {
         return Err(io::ErrorKind::Unsupported.into());
     }
     let mut from = BufReader::with_capacity(256 << 10, File::open(path)?);

@@ -1,4 +1,4 @@
-//! The results of an earlier run, from which `--retry` takes the links to fetch.
+//! The results of an earlier run, from which the links to fetch are taken.
 //!
 //! Invariants: the last result of a link counts, so a file may hold the results of several runs.
 
@@ -7,21 +7,21 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::parse::input::{open_lines, unreadable};
-use crate::terminal::exit::Failure;
-use fetchwise_crawl::input::position::InputPosition;
-use fetchwise_crawl::link_end::{LeftLinks, LinkEnd};
+use super::lines::Lines;
+use super::position::InputPosition;
+use crate::error::CrawlError;
+use crate::link_end::{LeftLinks, LinkEnd};
 
 /// The maximum length of a result in bytes.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// A link to fetch again.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct LinkToRetry {
-    pub(super) url: String,
-    pub(super) id: Option<String>,
+pub(crate) struct LinkToRetry {
+    pub(crate) url: String,
+    pub(crate) id: Option<String>,
     /// Its place in the input of the run that left it.
-    pub(super) place: InputPosition,
+    pub(crate) place: InputPosition,
 }
 
 /// The fields of a result that matter here.
@@ -37,17 +37,15 @@ struct ResultLine {
 }
 
 /// Reads the links of `path` that ended as one of `which`; with none, those that failed or are paused.
-pub(super) fn read(path: &Path, which: &[LeftLinks]) -> Result<Vec<LinkToRetry>, Failure> {
+pub(crate) fn read(path: &Path, which: &[LeftLinks]) -> Result<Vec<LinkToRetry>, CrawlError> {
     let which = if which.is_empty() { &[LeftLinks::Failed, LeftLinks::Paused] } else { which };
-    let mut lines = open_lines(path, MAX_LINE_BYTES)?;
+    let mut lines = Lines::of_file(path, MAX_LINE_BYTES)?;
     let mut links: Vec<Option<LinkToRetry>> = Vec::new();
     let mut places: HashMap<(String, Option<String>), usize> = HashMap::new();
-    while let Some(line) = lines.next_line().map_err(|error| unreadable(path, &error))? {
+    let unreadable = |error| CrawlError::Read { path: path.to_owned(), error };
+    while let Some(line) = lines.next_line().map_err(unreadable)? {
         let number = line.number;
-        let invalid = |error: String| {
-            Failure::usage(format_args!("{} line {number}: not a result of fetch: {error}", path.display()))
-                .advise("--retry reads what `fetch --json` printed")
-        };
+        let invalid = |reason: String| CrawlError::NotAResult { path: path.to_owned(), line: number, reason };
         let text = line.text.map_err(|error| invalid(error.to_string()))?;
         if text.trim().is_empty() {
             continue;

@@ -2,7 +2,7 @@
 //!
 //! The inputs and outputs of a run identify it. During the run, the file `run-<hash>` in the data directory gets one line
 //! for each link whose result was written, so that the same command continues an interrupted run. When the run
-//! completes, `left-<hash>` replaces it. It names the links that were not delivered, for `--only`. Results that wait for
+//! completes, `left-<hash>` replaces it. It names the links that were not delivered, for [`CrawlSpec::only`]. Results that wait for
 //! an earlier one are in `held-<state file>`: see [`HeldResults`].
 //!
 //! Invariants: a link is recorded only after its result was passed on, and only a final end counts as done: see
@@ -17,16 +17,16 @@ use std::time::{Duration, SystemTime};
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use super::FetchArgs;
-use crate::terminal::output::{note, shown};
+use crate::error::CrawlError;
+use crate::input::position::InputPosition;
+use crate::link_end::{LeftLinks, LinkEnd};
+use crate::results::finished_item::FinishedItem;
+use crate::results::held_results::{EarlierResults, HeldResults};
+use crate::results::result_order::Stored;
+use crate::spec::{CrawlSpec, LinkSource, Output};
 use fetchwise::heuristic::url::without_user;
 use fetchwise::pipeline::{Link, Report};
 use fetchwise::time::Timestamp;
-use fetchwise_crawl::input::position::InputPosition;
-use fetchwise_crawl::link_end::{LeftLinks, LinkEnd};
-use fetchwise_crawl::results::finished_item::FinishedItem;
-use fetchwise_crawl::results::held_results::{EarlierResults, HeldResults};
-use fetchwise_crawl::results::result_order::Stored;
 
 /// The number of hex digits of a link's hash.
 const DIGITS: usize = 32;
@@ -40,7 +40,7 @@ const LEFT_FOR: Duration = Duration::from_secs(30 * 86_400);
 
 /// The state of a run.
 #[derive(Debug)]
-pub(super) struct Resume {
+pub(crate) struct Resume {
     /// The file that gets a line for each link.
     path: PathBuf,
     /// The file with the links that the run leaves.
@@ -55,24 +55,40 @@ pub(super) struct Resume {
 
 /// The links of earlier runs that this one does not fetch.
 #[derive(Debug, Default)]
-pub(super) struct EarlierLinks {
+pub(crate) struct EarlierLinks {
     /// The links that an earlier run finished.
     finished: HashSet<u64>,
     /// How often those were finished that were finished more than once.
     repeated: HashMap<u64, u32>,
     /// The selected links that the last run left, if only those are fetched.
     only: Option<HashSet<u64>>,
-    /// The results that the interrupted run did not print.
+    /// The results that the interrupted run did not pass on.
     held: EarlierResults,
 }
 
+/// The results of an interrupted run that are not used.
+#[derive(Debug)]
+pub(crate) struct IgnoredResults {
+    pub(crate) file: PathBuf,
+    pub(crate) reason: &'static str,
+}
+
+/// The state of a run as it was found.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) resume: Resume,
+    /// The file for results that wait.
+    pub(crate) held: HeldResults,
+    pub(crate) ignored: Option<IgnoredResults>,
+}
+
 /// A link that a run left because of a pause.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct LeftForPause {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftForPause {
     /// The link's name: the caller's id, or the URL.
-    pub(crate) link: String,
+    pub link: String,
     /// The time at which it was left.
-    pub(crate) at: Timestamp,
+    pub at: Timestamp,
 }
 
 /// A line of a state file.
@@ -83,59 +99,41 @@ struct StateLine {
 }
 
 impl Resume {
-    /// Looks in `dir` for an earlier run with the same inputs and outputs; with `--restart` removes it. Also returns the
-    /// file for results that wait.
-    pub(super) fn open(dir: &Path, args: &FetchArgs) -> io::Result<(Self, HeldResults)> {
-        let key = key(args);
+    /// Looks in `dir` for an earlier run with the same sources and output; one that is to be restarted is removed.
+    pub(crate) fn open(dir: &Path, spec: &CrawlSpec) -> Result<Opened, CrawlError> {
+        let key = key(spec);
         let (running, left_path) = (dir.join(format!("{RUNNING}{key:032x}")), dir.join(format!("{LEFT}{key:032x}")));
-        let mut earlier = EarlierLinks::default();
-        if args.restart {
-            remove(&running)?;
-            remove(&held_path(&running))?;
-            remove(&held_path(&left_path))?;
+        if spec.restart {
+            let files = [running.clone(), held_path(&running), held_path(&left_path)];
+            files.iter().try_for_each(|file| remove(file)).map_err(CrawlError::State)?;
         }
-        let mut path = running;
-        if !args.only.is_empty() && args.retry.is_none() {
-            // An interrupted run is continued first: its own file says what is not fetched yet.
-            if path.exists() || held_path(&path).exists() {
-                return Err(io::Error::other("an earlier run was interrupted; continue it without --only first"));
-            }
-            let mut left = HashSet::new();
-            for_each_line(&left_path, |_, _, line| {
-                match args.only.iter().any(|which: &LeftLinks| which.selects(line.end)) {
-                    true => left.insert(short(line.hash)),
-                    false => left.remove(&short(line.hash)),
-                };
-            })?;
-            earlier.only = Some(left);
-            path.clone_from(&left_path);
-        } else {
-            for_each_line(&path, |_, _, line| {
-                if line.end.is_done() {
-                    earlier.add_finished(short(line.hash));
-                }
-            })?;
+        let selects = !spec.only.is_empty() && !spec.retries();
+        // An interrupted run is continued first: its own file says what is not fetched yet.
+        if selects && (running.exists() || held_path(&running).exists()) {
+            return Err(CrawlError::Interrupted);
         }
+        let path = if selects { left_path.clone() } else { running };
+        let earlier = match selects {
+            true => EarlierLinks::left(&path, &spec.only),
+            false => EarlierLinks::finished(&path),
+        };
+        let mut earlier = earlier.map_err(CrawlError::State)?;
         let held_path = held_path(&path);
-        let (held, found, unusable) = HeldResults::open(held_path.clone(), key)?;
+        let (held, found, unusable) = HeldResults::open(held_path.clone(), key).map_err(CrawlError::State)?;
         earlier.held = found;
-        if let Some(why) = unusable {
-            note(format_args!(
-                "fetchwise: warning: ignoring the unprinted results in {}: {why}; their links are fetched again",
-                shown(&held_path)
-            ));
-        }
-        Ok((Self { path, left_path, held_path, earlier, file: None, failed: false }, held))
+        let ignored = unusable.map(|reason| IgnoredResults { file: held_path.clone(), reason });
+        let resume = Self { path, left_path, held_path, earlier, file: None, failed: false };
+        Ok(Opened { resume, held, ignored })
     }
 
     /// Returns the links that this run does not fetch. Called once, by the reader of the input.
-    pub(super) fn take_earlier(&mut self) -> EarlierLinks {
+    pub(crate) fn take_earlier(&mut self) -> EarlierLinks {
         std::mem::take(&mut self.earlier)
     }
 
     /// Records how a link ended. A failed write only means that the link is fetched again after an interruption; no
     /// further write is tried.
-    pub(super) fn note(&mut self, link: &Link, report: &Report, now: Timestamp) {
+    pub(crate) fn note(&mut self, link: &Link, report: &Report, now: Timestamp) {
         if self.failed {
             return;
         }
@@ -156,11 +154,11 @@ impl Resume {
         self.failed = written.is_err();
     }
 
-    /// Ends a complete run: the next one fetches everything again, or with `--only` what this one left.
-    pub(super) fn complete(self) {
+    /// Ends a complete run: the next one fetches everything again, or, if told so, what this one left.
+    pub(crate) fn complete(self) {
         drop(self.file);
         let left = write_left(&self.path, &self.left_path);
-        // Without the file, `--only` finds nothing; the results were printed anyway.
+        // Without the file, a selection finds nothing; the results were passed on anyway.
         let _ = left;
         if self.path != self.left_path {
             let _ = remove(&self.path);
@@ -180,6 +178,29 @@ impl Resume {
 }
 
 impl EarlierLinks {
+    /// Returns the links that the interrupted run of the state file `path` finished.
+    fn finished(path: &Path) -> io::Result<Self> {
+        let mut earlier = Self::default();
+        for_each_line(path, |_, _, line| {
+            if line.end.is_done() {
+                earlier.add_finished(short(line.hash));
+            }
+        })?;
+        Ok(earlier)
+    }
+
+    /// Returns all links but those that the run of the state file `path` left, and that ended as one of `which`.
+    fn left(path: &Path, which: &[LeftLinks]) -> io::Result<Self> {
+        let mut left = HashSet::new();
+        for_each_line(path, |_, _, line| {
+            match which.iter().any(|which| which.selects(line.end)) {
+                true => left.insert(short(line.hash)),
+                false => left.remove(&short(line.hash)),
+            };
+        })?;
+        Ok(Self { only: Some(left), ..Self::default() })
+    }
+
     fn add_finished(&mut self, hash: u64) {
         if !self.finished.insert(hash) {
             *self.repeated.entry(hash).or_insert(1) += 1;
@@ -187,7 +208,7 @@ impl EarlierLinks {
     }
 
     /// Returns whether an earlier run finished this link. Equal links are skipped as often as they were finished.
-    pub(super) fn skips(&mut self, link: &Link) -> bool {
+    pub(crate) fn skips(&mut self, link: &Link) -> bool {
         if self.finished.is_empty() {
             return false;
         }
@@ -201,22 +222,25 @@ impl EarlierLinks {
         }
     }
 
-    /// Returns the offset of the result of a link that the interrupted run finished and did not print.
-    pub(super) fn held(&mut self, place: InputPosition, link: &Link) -> Option<u64> {
+    /// Returns the offset of the result of a link that the interrupted run finished and did not pass on.
+    pub(crate) fn held(&mut self, place: InputPosition, link: &Link) -> Option<u64> {
         if self.held.is_empty() {
             return None;
         }
         self.held.take(place.key_of(link), |text| FinishedItem::restore(text).is_some())
     }
 
-    /// Returns whether `--only` leaves out this link.
-    pub(super) fn leaves_out(&self, link: &Link) -> bool {
+    /// Returns whether a selection leaves out this link.
+    pub(crate) fn leaves_out(&self, link: &Link) -> bool {
         self.only.as_ref().is_some_and(|only| !only.contains(&short(hash(link))))
     }
 }
 
 /// Returns the links that the runs of a data directory left because of a pause, and that they have not fetched since.
-pub(crate) fn left_for_pause(dir: &Path) -> io::Result<Vec<LeftForPause>> {
+///
+/// # Errors
+/// The directory, or a state file in it, cannot be read.
+pub fn left_for_pause(dir: &Path) -> io::Result<Vec<LeftForPause>> {
     let mut left = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -333,21 +357,32 @@ fn held_path(state: &Path) -> PathBuf {
 }
 
 /// Returns the hash that identifies a run.
-fn key(args: &FetchArgs) -> u128 {
-    let absolute =
-        |path: &PathBuf| fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or(path.clone());
+fn key(spec: &CrawlSpec) -> u128 {
     let mut hasher = Xxh3::new();
-    for url in &args.urls {
-        hasher.update(url.as_bytes());
-        hasher.update(b"\0");
-    }
-    for path in [&args.input, &args.out, &args.warc, &args.retry] {
-        hasher.update(b"\0");
-        if let Some(path) = path {
-            hasher.update(absolute(path).as_os_str().as_encoded_bytes());
+    let mut add = |kind: &[u8; 1], text: &[u8]| {
+        hasher.update(kind);
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text);
+    };
+    for source in &spec.sources {
+        match source {
+            LinkSource::Url(url) => add(b"u", url.as_bytes()),
+            LinkSource::File(path) => add(b"f", absolute(path).as_os_str().as_encoded_bytes()),
+            LinkSource::Stdin => add(b"i", b""),
+            LinkSource::Results(path) => add(b"r", absolute(path).as_os_str().as_encoded_bytes()),
         }
     }
+    match &spec.output {
+        Some(Output::Folder(path)) => add(b"d", absolute(path).as_os_str().as_encoded_bytes()),
+        Some(Output::Archive(path)) => add(b"a", absolute(path).as_os_str().as_encoded_bytes()),
+        Some(Output::Named(name)) => add(b"n", name.as_bytes()),
+        None => {}
+    }
     hasher.digest128()
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -360,20 +395,23 @@ fn remove(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::command_line::{Cli, Command};
-    use clap::Parser;
 
     const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
-    fn args(line: &str) -> FetchArgs {
-        match Cli::try_parse_from(format!("fetchwise fetch {line}").split(' ')).unwrap().command {
-            Command::Fetch(args) => *args,
-            _ => panic!("not a fetch"),
-        }
+    fn url(url: &str) -> CrawlSpec {
+        CrawlSpec::default().urls([url])
     }
 
-    fn open(dir: &Path, args: &FetchArgs) -> io::Result<Resume> {
-        Resume::open(dir, args).map(|(resume, _)| resume)
+    fn list() -> CrawlSpec {
+        CrawlSpec::default().file("list")
+    }
+
+    fn only(which: &[LeftLinks]) -> CrawlSpec {
+        CrawlSpec { only: which.to_vec(), ..list() }
+    }
+
+    fn open(dir: &Path, spec: &CrawlSpec) -> Result<Resume, CrawlError> {
+        Resume::open(dir, spec).map(|opened| opened.resume)
     }
 
     fn delivered() -> Report {
@@ -387,7 +425,7 @@ mod tests {
     #[test]
     fn finished_links_are_skipped_as_often_as_they_were_finished() {
         let dir = tempfile::tempdir().unwrap();
-        let run = args("http://e.org/ --out pages");
+        let run = CrawlSpec { output: Some(Output::Folder("pages".into())), ..url("http://e.org/") };
         let (a, b, c) = (Link::new("http://e.org/a"), Link::new("http://e.org/b"), Link::new("http://e.org/c"));
         let mut first = open(dir.path(), &run).unwrap();
         assert!(!first.earlier.skips(&a));
@@ -405,7 +443,7 @@ mod tests {
     #[test]
     fn only_selects_what_the_last_run_left_until_it_is_fetched() {
         let dir = tempfile::tempdir().unwrap();
-        let run = args("--input list");
+        let run = list();
         let links = ["a", "b", "c", "d"].map(|name| Link::new(format!("http://e.org/{name}")));
         let mut first = open(dir.path(), &run).unwrap();
         let reports = [delivered(), failed(Report::PAUSED), failed("not_found"), failed("timeout")];
@@ -414,25 +452,27 @@ mod tests {
         assert_eq!(left_for_pause(dir.path()).unwrap(), left);
         first.complete();
         assert_eq!(left_for_pause(dir.path()).unwrap(), left);
-        let fetched = |only: &str| {
-            let run = open(dir.path(), &args(&format!("--input list --only {only}"))).unwrap();
+        let fetched = |which: &[LeftLinks]| {
+            let run = open(dir.path(), &only(which)).unwrap();
             links.iter().filter(|link| !run.earlier.leaves_out(link)).map(|link| &link.url[13..]).collect::<String>()
         };
-        assert_eq!(["paused", "missing", "failed", "paused,failed"].map(fetched), ["b", "c", "d", "bd"]);
-        let mut only = open(dir.path(), &args("--input list --only paused")).unwrap();
-        only.note(&links[1], &delivered(), NOW);
+        let (paused, missing, failed) = (LeftLinks::Paused, LeftLinks::Missing, LeftLinks::Failed);
+        assert_eq!([paused, missing, failed].map(|which| fetched(&[which])), ["b", "c", "d"]);
+        assert_eq!(fetched(&[paused, failed]), "bd");
+        let mut again = open(dir.path(), &only(&[paused])).unwrap();
+        again.note(&links[1], &delivered(), NOW);
         // Even after a crash, what was fetched is not fetched again.
-        drop(only);
-        assert_eq!(["paused", "missing"].map(fetched), ["", "c"]);
-        open(dir.path(), &args("--input list --only paused")).unwrap().complete();
-        assert_eq!((left_for_pause(dir.path()).unwrap(), fetched("failed")), (vec![], "d".to_owned()));
-        assert!(!open(dir.path(), &run).unwrap().earlier.leaves_out(&links[0]), "without --only everything is fetched");
+        drop(again);
+        assert_eq!([paused, missing].map(|which| fetched(&[which])), ["", "c"]);
+        open(dir.path(), &only(&[paused])).unwrap().complete();
+        assert_eq!((left_for_pause(dir.path()).unwrap(), fetched(&[failed])), (vec![], "d".to_owned()));
+        assert!(!open(dir.path(), &run).unwrap().earlier.leaves_out(&links[0]), "without a selection all are fetched");
     }
 
     #[test]
     fn an_incomplete_line_is_ignored_and_affects_no_other() {
         let dir = tempfile::tempdir().unwrap();
-        let run = args("http://e.org/");
+        let run = url("http://e.org/");
         let link = Link::new("http://e.org/a");
         let mut first = open(dir.path(), &run).unwrap();
         first.note(&link, &delivered(), NOW);
@@ -449,20 +489,25 @@ mod tests {
 
     #[test]
     fn other_inputs_or_outputs_are_another_run_and_restart_removes_it() {
-        let lines = [
-            "http://e.org/",
-            "http://f.org/",
-            "http://e.org/ --out a",
-            "http://e.org/ --warc a",
-            "--input a",
-            "--retry a",
+        let one = || url("http://e.org/");
+        let with = |output| CrawlSpec { output: Some(output), ..one() };
+        let specs = [
+            one(),
+            url("http://f.org/"),
+            one().urls(["http://f.org/"]),
+            with(Output::Folder("a".into())),
+            with(Output::Archive("a".into())),
+            with(Output::Named("a".into())),
+            CrawlSpec::default().file("a"),
+            CrawlSpec { sources: vec![LinkSource::Results("a".into())], ..CrawlSpec::default() },
+            CrawlSpec { sources: vec![LinkSource::Stdin], ..CrawlSpec::default() },
         ];
-        let keys: std::collections::HashSet<u128> = lines.iter().map(|line| key(&args(line))).collect();
-        assert_eq!(keys.len(), lines.len());
-        assert_eq!(key(&args("http://e.org/")), key(&args("http://e.org/ --concurrency 3 --json --only paused")));
+        let keys: std::collections::HashSet<u128> = specs.iter().map(key).collect();
+        assert_eq!(keys.len(), specs.len());
+        assert_eq!(key(&one()), key(&CrawlSpec { only: vec![LeftLinks::Paused], ..one().concurrency(3).ordered() }));
         let dir = tempfile::tempdir().unwrap();
         let link = Link::new("http://e.org/");
-        open(dir.path(), &args(lines[0])).unwrap().note(&link, &delivered(), NOW);
-        assert!(!open(dir.path(), &args("http://e.org/ --restart")).unwrap().earlier.skips(&link));
+        open(dir.path(), &one()).unwrap().note(&link, &delivered(), NOW);
+        assert!(!open(dir.path(), &one().restart()).unwrap().earlier.skips(&link));
     }
 }

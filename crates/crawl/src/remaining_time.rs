@@ -5,26 +5,29 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::terminal::output::plain;
-use crate::terminal::pace_text::{rate, span};
-use fetchwise::pace::{Pace, PaceExplanation};
+use fetchwise::pace::Pace;
 use fetchwise::time::Timestamp;
 
 /// The number of hosts included, those with the most links first; more would take too long.
 const MAX_HOSTS: usize = 256;
-/// The number of slowest hosts shown.
-const SHOWN_HOSTS: usize = 3;
+/// The number of slowest hosts that are named.
+const NAMED_HOSTS: usize = 3;
 /// The shortest time over which the waiting links of a host are compared.
 const MEASURE_TIME: Duration = Duration::from_secs(5);
 
 /// A host with waiting links.
-struct WaitingHost {
-    name: String,
-    links: usize,
+#[derive(Clone, Debug, PartialEq)]
+pub struct SlowHost {
+    /// Its name.
+    pub name: String,
+    /// The number of its waiting links.
+    pub links: usize,
     /// Links per second: the pace, or what was measured where that is less.
-    rate: f64,
-    pace: PaceExplanation,
-    left: Duration,
+    pub rate: f64,
+    /// The end of a hold of its pace; none without one.
+    pub held_until: Option<Timestamp>,
+    /// The time for its links.
+    pub left: Duration,
 }
 
 /// The waiting links of one host at two moments.
@@ -54,29 +57,37 @@ impl Drain {
 ///
 /// A host's pace is what it may be asked; pages that a browser renders take longer than that on a small machine.
 #[derive(Debug, Default)]
-pub(super) struct Estimator {
+pub(crate) struct Estimator {
     drains: HashMap<String, Drain>,
 }
 
 /// The remaining time of a crawl.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct RemainingTime {
+pub struct RemainingTime {
     /// The time for all links; none if no pace is known.
-    pub(super) left: Option<Duration>,
-    /// The hosts that take longest, the slowest first.
-    pub(super) slowest: Vec<String>,
+    pub left: Option<Duration>,
+    /// The hosts that take longest, the slowest first: at most three.
+    pub slowest: Vec<SlowHost>,
+}
+
+/// The moment of an estimate, on both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// The time of the pace.
+    pub(crate) now: Timestamp,
+    /// The time of what is measured.
+    pub(crate) at: Instant,
 }
 
 impl Estimator {
     /// Returns the remaining time and the hosts that take longest. `unread` links are not read yet and are assumed to be
     /// distributed like the others.
-    pub(super) fn estimate<'h>(
+    pub(crate) fn estimate<'h>(
         &mut self,
         pace: &Pace,
         hosts: impl Iterator<Item = (&'h str, usize)>,
         unread: u64,
-        now: Timestamp,
-        at: Instant,
+        Moment { now, at }: Moment,
     ) -> RemainingTime {
         let mut hosts: Vec<_> = hosts.collect();
         let all: usize = hosts.iter().map(|(_, links)| links).sum();
@@ -96,25 +107,16 @@ impl Estimator {
             drains.extend(drain.map(|drain| (name.to_owned(), drain)));
             let rate = measured.map_or(pace.rate, |measured| measured.min(pace.rate));
             let left = held + Duration::from_secs_f64((links as f64 / rate.max(1e-6)).min(1e9));
-            Some(WaitingHost { name: name.to_owned(), links, rate, pace, left })
+            let held_until = pace.hold_until.filter(|until| *until > now);
+            Some(SlowHost { name: name.to_owned(), links, rate, held_until, left })
         });
-        let mut waiting: Vec<WaitingHost> = waiting.collect();
+        let mut waiting: Vec<SlowHost> = waiting.collect();
         self.drains = drains;
         waiting.sort_unstable_by_key(|host| std::cmp::Reverse(host.left));
         let more = if all > 0 { 1.0 + unread as f64 / all as f64 } else { 1.0 };
-        RemainingTime {
-            left: waiting.first().map(|host| Duration::from_secs_f64((host.left.as_secs_f64() * more).min(1e9))),
-            slowest: waiting.iter().take(SHOWN_HOSTS).map(|host| host.text(now)).collect(),
-        }
-    }
-}
-
-impl WaitingHost {
-    fn text(&self, now: Timestamp) -> String {
-        let held = self.pace.hold_until.filter(|until| *until > now);
-        let held = held.map_or(String::new(), |until| format!(", held for {}", span(until.since(now))));
-        let links = if self.links == 1 { "link" } else { "links" };
-        format!("{} {} {links} at {}{held}", plain(&self.name), self.links, rate(self.rate))
+        let left = waiting.first().map(|host| Duration::from_secs_f64((host.left.as_secs_f64() * more).min(1e9)));
+        waiting.truncate(NAMED_HOSTS);
+        RemainingTime { left, slowest: waiting }
     }
 }
 
@@ -122,6 +124,10 @@ impl WaitingHost {
 mod tests {
     use super::*;
     use fetchwise::pace::{Admit, Cost, PaceMode, PaceSettings, Scope};
+
+    fn text(host: &SlowHost) -> String {
+        format!("{} {} links at {:.1}/s", host.name, host.links, host.rate)
+    }
 
     #[test]
     fn the_slowest_host_determines_the_remaining_time() {
@@ -134,11 +140,15 @@ mod tests {
         }
         let hosts = [("a.org", 20), ("b.org", 600), ("unknown.org", 9)];
         let (mut estimator, start) = (Estimator::default(), Instant::now());
-        let five = estimator.estimate(&pace, hosts.into_iter(), 0, now, start);
+        let moment = Moment { now, at: start };
+        let five = estimator.estimate(&pace, hosts.into_iter(), 0, moment);
         assert_eq!(five.left, Some(Duration::from_secs(300)));
-        assert_eq!(five.slowest, ["b.org 600 links at 2.0/s", "a.org 20 links at 2.0/s"]);
-        assert_eq!(estimator.estimate(&pace, hosts.into_iter(), 629, now, start).left, Some(Duration::from_secs(600)));
-        assert_eq!(estimator.estimate(&pace, [].into_iter(), 0, now, start), RemainingTime::default());
+        assert_eq!(
+            five.slowest.iter().map(text).collect::<Vec<_>>(),
+            ["b.org 600 links at 2.0/s", "a.org 20 links at 2.0/s"]
+        );
+        assert_eq!(estimator.estimate(&pace, hosts.into_iter(), 629, moment).left, Some(Duration::from_secs(600)));
+        assert_eq!(estimator.estimate(&pace, [].into_iter(), 0, moment), RemainingTime::default());
     }
 
     #[test]
@@ -151,7 +161,7 @@ mod tests {
         let (mut estimator, start) = (Estimator::default(), Instant::now());
         let mut left = |links: usize, unread: u64, second: u64| {
             let at = start + Duration::from_secs(second);
-            estimator.estimate(&pace, [("a.org", links)].into_iter(), unread, now, at).slowest[0].clone()
+            text(&estimator.estimate(&pace, [("a.org", links)].into_iter(), unread, Moment { now, at }).slowest[0])
         };
         assert_eq!(left(120, 0, 0), "a.org 120 links at 8.0/s");
         // Ten links in five seconds are two per second, and stay it until the next five have passed.
