@@ -181,7 +181,7 @@ mod tests {
         all.sort();
         assert_eq!(all, ["0", "1", "2", "3", "4", "5", "6", "7", "8"]);
         let (again, _) = run(dir.path(), numbered(dir.path()), 100).await;
-        assert_eq!(again.len(), 9, "a complete crawl begins anew");
+        assert_eq!(again.len(), 9, "after a complete crawl all links are fetched again");
     }
 
     #[tokio::test]

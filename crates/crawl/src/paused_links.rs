@@ -25,7 +25,7 @@ pub enum PauseWait {
 
 impl PauseWait {
     /// Returns whether a pause of `time` lasts longer.
-    pub fn is_shorter_than(self, time: Duration) -> bool {
+    pub(crate) fn is_shorter_than(self, time: Duration) -> bool {
         matches!(self, Self::AtMost(limit) if time > limit)
     }
 }

@@ -70,9 +70,9 @@ pub struct RemainingTime {
     pub slowest: Vec<SlowHost>,
 }
 
-/// The moment of an estimate, on both clocks.
+/// The time of an estimate, on both clocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct EstimateTime {
     /// The time of the pace.
     pub(crate) now: Timestamp,
     /// The time of what is measured.
@@ -87,7 +87,7 @@ impl Estimator {
         pace: &Pace,
         hosts: impl Iterator<Item = (&'h str, usize)>,
         unread: u64,
-        Moment { now, at }: Moment,
+        EstimateTime { now, at }: EstimateTime,
     ) -> RemainingTime {
         let mut hosts: Vec<_> = hosts.collect();
         let all: usize = hosts.iter().map(|(_, links)| links).sum();
@@ -140,15 +140,15 @@ mod tests {
         }
         let hosts = [("a.org", 20), ("b.org", 600), ("unknown.org", 9)];
         let (mut estimator, start) = (Estimator::default(), Instant::now());
-        let moment = Moment { now, at: start };
-        let five = estimator.estimate(&pace, hosts.into_iter(), 0, moment);
+        let time = EstimateTime { now, at: start };
+        let five = estimator.estimate(&pace, hosts.into_iter(), 0, time);
         assert_eq!(five.left, Some(Duration::from_secs(300)));
         assert_eq!(
             five.slowest.iter().map(text).collect::<Vec<_>>(),
             ["b.org 600 links at 2.0/s", "a.org 20 links at 2.0/s"]
         );
-        assert_eq!(estimator.estimate(&pace, hosts.into_iter(), 629, moment).left, Some(Duration::from_secs(600)));
-        assert_eq!(estimator.estimate(&pace, [].into_iter(), 0, moment), RemainingTime::default());
+        assert_eq!(estimator.estimate(&pace, hosts.into_iter(), 629, time).left, Some(Duration::from_secs(600)));
+        assert_eq!(estimator.estimate(&pace, [].into_iter(), 0, time), RemainingTime::default());
     }
 
     #[test]
@@ -161,7 +161,9 @@ mod tests {
         let (mut estimator, start) = (Estimator::default(), Instant::now());
         let mut left = |links: usize, unread: u64, second: u64| {
             let at = start + Duration::from_secs(second);
-            text(&estimator.estimate(&pace, [("a.org", links)].into_iter(), unread, Moment { now, at }).slowest[0])
+            text(
+                &estimator.estimate(&pace, [("a.org", links)].into_iter(), unread, EstimateTime { now, at }).slowest[0],
+            )
         };
         assert_eq!(left(120, 0, 0), "a.org 120 links at 8.0/s");
         // Ten links in five seconds are two per second, and stay it until the next five have passed.

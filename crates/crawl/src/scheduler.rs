@@ -22,7 +22,7 @@ use crate::link_fate::{LinkFate, NotFetched, WaitLimits};
 use crate::log_watch::{self, LogWatch};
 use crate::paused_links::PausedLinks;
 use crate::progress::Progress;
-use crate::remaining_time::{Estimator, Moment};
+use crate::remaining_time::{EstimateTime, Estimator};
 use crate::results::finished_item::FinishedItem;
 use crate::results::result_order::ResultOrder;
 use crate::resume::{Opened, Resume};
@@ -179,7 +179,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
             }
             let (mut wake, is_full) = self.start_ready_links();
             self.report_queues();
-            if self.open.is_empty() && self.frontier.len() == 0 && !more {
+            if self.open.is_empty() && self.frontier.is_empty() && !more {
                 match self.paused.wait_when_idle(self.now()) {
                     Some(_) if matches!(end, CrawlEnd::Complete) => self.report_wait(),
                     _ if self.paused.len() > 0 && matches!(end, CrawlEnd::Complete) => {
@@ -311,10 +311,10 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         }
         let read = (self.frontier.len() + self.open.len() + self.paused.len()) as u64;
         let unread = self.progress.left().unwrap_or_default().saturating_sub(read);
-        let moment = Moment { now: self.now(), at: std::time::Instant::now() };
+        let time = EstimateTime { now: self.now(), at: std::time::Instant::now() };
         let pace = self.pipeline.selector().pace();
-        let remaining = pace.map(|pace| self.estimator.estimate(pace, self.frontier.hosts(), unread, moment));
-        let mut status = self.progress.status(remaining.unwrap_or_default(), self.paused.summary(), moment.now);
+        let remaining = pace.map(|pace| self.estimator.estimate(pace, self.frontier.hosts(), unread, time));
+        let mut status = self.progress.status(remaining.unwrap_or_default(), self.paused.summary(), time.now);
         if self.feed.is_queue() {
             // The links here are a part of the queue, and other nodes fetch the rest.
             status.remaining.left = None;

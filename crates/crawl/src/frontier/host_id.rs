@@ -8,12 +8,12 @@ pub struct HostId(u32);
 
 impl HostId {
     /// Returns the id of the host at a place.
-    pub fn at(index: usize) -> Self {
+    pub(crate) fn at(index: usize) -> Self {
         Self(index as u32)
     }
 
     /// Returns the place.
-    pub fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }

@@ -103,6 +103,11 @@ impl Frontier {
         self.len
     }
 
+    /// Returns whether no link waits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Appends a link of `host`.
     pub fn push(&mut self, host: &str, link: QueuedLink) {
         let id = self.id(host);

@@ -33,7 +33,7 @@ impl InputPosition {
     }
 
     /// Returns the hash of a link that has this place.
-    pub fn key_of(self, link: &Link) -> u128 {
+    pub(crate) fn key_of(self, link: &Link) -> u128 {
         let id = link.id.as_deref().unwrap_or_default();
         xxh3_128(format!("{id}\0{}\0{:?}{:?}", link.url, self.line(), self.position()).as_bytes())
     }

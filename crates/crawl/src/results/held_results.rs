@@ -108,7 +108,7 @@ impl HeldResults {
 
     /// Returns the results of a run that is not continued, in a file that does not exist yet.
     #[cfg(test)]
-    pub fn new(path: &std::path::Path) -> Self {
+    pub(crate) fn new(path: &std::path::Path) -> Self {
         Self::open(path.to_owned(), 1).map(|(held, ..)| held).unwrap()
     }
 
