@@ -116,7 +116,7 @@ impl QueueFeed {
             QueueEvent::Drained { unreadable } => {
                 self.is_drained = true;
                 // The rest is fetched by now, and the error only ends the run.
-                let items = (unreadable > 0).then(|| Item::Broken(CrawlError::ForeignMessages(unreadable)));
+                let items = (unreadable > 0).then_some(Item::Broken(CrawlError::ForeignMessages(unreadable)));
                 items.map(|item| Batch { items: vec![item], ..Batch::default() })
             }
             QueueEvent::Failed(error) => {
