@@ -1,11 +1,11 @@
-//! A step of the scheduler of `fetch`: the next link whose host is ready, and its end or its return, among many hosts
+//! A step of the scheduler of a crawl: the next link whose host is ready, and its end or its return, among many hosts
 //! and many more links.
 //!
 //! A step must not depend on the number of links that wait. With a thousand hosts, all that a step touches fits into
 //! the caches of a processor, so its time shows what the algorithm costs. With a hundred thousand, each step meets a
 //! host that is in no cache, and reads and writes its queue at two further places: the first link of a long queue is far
-//! from its last one, and memory, not the algorithm, makes the difference. The file of the program is compiled here as
-//! it is, because the program has no library. `lab/long_list.py` measures the memory of the whole program.
+//! from its last one, and memory, not the algorithm, makes the difference. `lab/long_list.py` measures the memory of
+//! the whole program.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::hint::black_box;
@@ -14,22 +14,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use fetchwise::time::Timestamp;
-use frontier::Frontier;
-use link_queue::QueuedLink;
-use site_places::PlaceUse;
-
-#[path = "../crates/cli/src/commands/fetch/frontier.rs"]
-#[allow(unused, reason = "the program uses the rest, and its tests run there")]
-mod frontier;
-#[path = "../crates/cli/src/commands/fetch/link_queue.rs"]
-#[allow(unused, reason = "the program uses the rest, and its tests run there")]
-mod link_queue;
-
-#[path = "../crates/cli/src/commands/fetch/host_id.rs"]
-mod host_id;
-#[path = "../crates/cli/src/commands/fetch/site_places.rs"]
-#[allow(unused, reason = "the program uses the rest, and its tests run there")]
-mod site_places;
+use fetchwise_crawl::frontier::{Frontier, PlaceUse, QueuedLink};
 
 /// Links that a crawl has open at once.
 const PLACES: usize = 64;

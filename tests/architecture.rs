@@ -429,7 +429,7 @@ fn several_blessings_of_instruction_counts_do_not_add_up_unseen() {
 /// `Timestamp::now` or `Instant`: a pause that was measured by dates lasted for an hour longer when the clock was set back
 /// by an hour.
 const READERS_OF_DATES: [(&str, &str); 5] = [
-    ("crates/cli/src commands::fetch::resume", "the age of a file is the difference of two dates"),
+    ("crates/crawl/src resume", "the age of a file is the difference of two dates"),
     ("crates/fetchers/src fetch::cooldown", "a header has a date"),
     ("crates/types/src time", "the clock itself"),
     ("log/src fs::real", "a name for a file that no other process takes"),

@@ -48,6 +48,15 @@ fn a_custom_fetcher_is_used_and_the_next_one_for_the_pages_that_it_lacks() {
 }
 
 #[test]
+fn a_polite_crawler_fetches_all_but_what_robots_txt_forbids() {
+    let said = run("polite");
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.iter().filter(|line| line.ends_with(" bytes")).count(), 5, "{said}");
+    assert!(lines[5].contains("/deeper/1: Some(\"robots"), "in the order of the input: {said}");
+    assert!(lines[6].starts_with("5 delivered"), "{said}");
+}
+
+#[test]
 fn decisions_and_verdicts_alone() {
     assert!(run("select").contains("direct_access"));
     assert!(run("detect").contains("react shell"));

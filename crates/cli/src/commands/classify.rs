@@ -12,13 +12,14 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::parse::input::{Line, Lines, is_stdin, open, unreadable};
+use crate::parse::input::{is_stdin, open, open_lines, unreadable};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, DIM, ERROR, Output, Table, plain, shown, styled};
 use fetchwise::detect;
 use fetchwise::detect::{Detector, Scratch};
 use fetchwise::response::{Header, Page};
+use fetchwise_crawl::input::lines::Line;
 use fetchwise_serve::json::{VerdictJson, headers};
 
 /// Classify a response: blocked, application shell, empty, or content
@@ -131,7 +132,7 @@ fn single(detector: &Detector, path: &Path, args: &ClassifyArgs, out: &mut Outpu
 
 /// Classifies a batch on all processors, one block of lines after the other.
 fn batch(detector: &Detector, path: &Path, explain: bool, out: &mut Output) -> Result<Exit, Failure> {
-    let mut lines = Lines::open(path, MAX_LINE_BYTES)?;
+    let mut lines = open_lines(path, MAX_LINE_BYTES)?;
     let folder = if is_stdin(path) { Path::new("") } else { path.parent().unwrap_or(Path::new("")) };
     let mut exit = Exit::Done;
     let mut table = Table::new(&["verdict", "url", "reason"]);

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use clap::Args;
 
-use crate::commands::fetch::resume::{LeftForPause, left_for_pause};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, Table, note, plain};
@@ -12,6 +11,7 @@ use crate::terminal::pace_text::span;
 use fetchwise::backoff::LinkState;
 use fetchwise::selector::LinkAtRisk;
 use fetchwise::time::Timestamp;
+use fetchwise_crawl::{LeftForPause, left_for_pause};
 use fetchwise_serve::json::LinkJson;
 
 /// Show links that are paused or failed last time, with countdown and reason

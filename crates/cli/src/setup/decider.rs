@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use url::Url;
 
 use super::settings::Settings;
-use crate::parse::input::{LineError, Lines, scheme_hint, unreadable};
+use crate::parse::input::{open_lines, scheme_hint, unreadable};
 use crate::setup::fetcher_availability::{BrowserArgs, FetcherAvailability};
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{CHOSEN, ERROR, Output, note, plain, styled};
@@ -21,6 +21,7 @@ use fetchwise::registry::{FetcherId, FetcherSet, FetcherSpec};
 use fetchwise::router::{RouteError, Routed, Router};
 use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::unknown_name::UnknownName;
+use fetchwise_crawl::input::lines::LineError;
 use fetchwise_serve::json::{DecisionJson, PauseJson, ProblemJson, Unavailable};
 use fetchwise_serve::{Paused, pause_cause};
 
@@ -333,7 +334,7 @@ pub(crate) fn each_url(
             continue;
         }
         let path = Path::new("-");
-        let mut lines = Lines::open(path, MAX_URL_BYTES * 2)?;
+        let mut lines = open_lines(path, MAX_URL_BYTES * 2)?;
         while let Some(line) = lines.next_line().map_err(|error| unreadable(path, &error))? {
             match line.text {
                 Ok(text) if text.trim().is_empty() || text.starts_with('#') => {}

@@ -24,8 +24,8 @@ use fetchwise::score::ImportanceUse;
 use fetchwise::selector::VisitSettings;
 use serde_json::{Value, json};
 
-use crate::commands::fetch::MAX_WAIT;
 use crate::setup::settings::{SPLIT_SHARE, Settings};
+use fetchwise_crawl::MAX_WAIT;
 
 /// The default of a setting.
 #[derive(Clone, Debug, PartialEq)]

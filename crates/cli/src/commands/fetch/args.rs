@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::commands::fetch::link_end::LeftLinks;
-use crate::commands::fetch::paused_links::PauseWait;
 use crate::commands::fetch::report::Lines;
 use crate::parse::input::is_stdin;
 use crate::setup::decider::read_tag;
@@ -17,6 +15,7 @@ use fetchwise::fetch::address_guard;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::pace::{PaceMode, PaceSettings};
 use fetchwise::robots::RobotsUse;
+use fetchwise_crawl::{LeftLinks, PauseWait};
 
 /// Fetch pages and learn from every request
 ///
@@ -54,7 +53,7 @@ pub(crate) struct FetchArgs {
     pub(crate) queue: Option<String>,
     /// Fetch only what the last run of this command left; missing means 404 and 410. With --retry [default:
     /// failed,paused]
-    #[arg(long, value_name = "failed|paused|missing", value_delimiter = ',', value_parser = LeftLinks::from_str)]
+    #[arg(long, value_name = "failed|paused|missing", value_delimiter = ',', value_parser = parse_left)]
     pub(crate) only: Vec<LeftLinks>,
     /// Write each page to a file in this folder; - writes the page of the first URL to stdout
     #[arg(short, long, value_name = "DIR", conflicts_with = "warc")]
@@ -187,6 +186,15 @@ impl PaceArgs {
     }
 }
 
+fn parse_left(text: &str) -> Result<LeftLinks, String> {
+    match text {
+        "failed" => Ok(LeftLinks::Failed),
+        "paused" => Ok(LeftLinks::Paused),
+        "missing" => Ok(LeftLinks::Missing),
+        _ => Err("expected failed, paused or missing".to_owned()),
+    }
+}
+
 fn parse_mode(text: &str) -> Result<PaceMode, String> {
     text.parse().map_err(|_| "expected learn, fixed or off".to_owned())
 }
@@ -270,6 +278,13 @@ mod tests {
         assert_eq!(PaceArgs::default().over(base.clone()), base);
         let off = PaceArgs { mode: Some(PaceMode::Off), ..PaceArgs::default() };
         assert_eq!(off.over(base).mode, PaceMode::Off);
+    }
+
+    #[test]
+    fn a_selection_has_a_name() {
+        let parsed = ["failed", "paused", "missing"].map(|name| parse_left(name).unwrap());
+        assert_eq!(parsed, [LeftLinks::Failed, LeftLinks::Paused, LeftLinks::Missing]);
+        assert!(parse_left("delivered").is_err());
     }
 
     #[test]

@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::FetchArgs;
 use crate::commands::fetch::build_fetchers::{BuiltFetchers, Children};
 use crate::commands::fetch::crawl_options::CrawlOptions;
-use crate::commands::fetch::run_log::RunLog;
 use crate::parse::input::is_stdin;
 use crate::setup::background_maintenance;
 use crate::setup::decider::candidate;
@@ -40,6 +39,7 @@ use fetchwise::store::files::Files;
 use fetchwise::store::validators::ValidatorLog;
 use fetchwise::store::warc::{Warc, WarcOptions};
 use fetchwise::time::Clock;
+use fetchwise_crawl::RunLog;
 
 /// Name of the file of validators in the data directory.
 const VALIDATORS: &str = "validators.jsonl";

@@ -79,32 +79,52 @@ impl BuiltFetchers {
         identity: &Identity,
         guard: AddressGuard,
     ) -> Result<Self, Failure> {
-        let config = &settings.config;
         let dialer = Dialer::new(guard.clone());
-        let plain = http(settings, crawl_options, guard.clone())?.name(PROBE_FETCHER);
+        let parts = FetcherParts { settings, crawl_options, available, identity, guard, dialer };
+        let plain = http(settings, crawl_options, parts.guard.clone())?.name(PROBE_FETCHER);
         // robots.txt teaches nothing about fetchers, and every crawl must read it.
         let plain = with_identity(plain, settings, identity)?.require_signature(false);
         let plain = Arc::new(plain.build().map_err(Failure::usage)?);
-        let mut made = Self {
-            plain: Arc::clone(&plain),
-            fetchers: Vec::new(),
-            missing: Vec::new(),
-            children: Children::default(),
-        };
-        let signing = config.signing.unwrap_or(SigningMode::Never);
+        let mut made = Self { plain, fetchers: Vec::new(), missing: Vec::new(), children: Children::default() };
+        made.add_plain(&parts)?;
+        made.add_browsers(&parts)?;
+        for (name, why) in available.left_out() {
+            note(format_args!("warning: fetcher {name} is unavailable: {why}"));
+            made.missing.push((name.to_owned(), why.to_owned()));
+        }
+        let is_there = |fetcher: &&FetcherConfig| available.left_out_reason(canonical(&fetcher.name)).is_none();
+        for fetcher in settings.config.fetchers.iter().filter(is_there) {
+            made.add(fetcher, &parts)?;
+        }
+        Ok(made)
+    }
+
+    /// Adds the plain fetchers that are wanted: unsigned, signed, or both.
+    fn add_plain(&mut self, parts: &FetcherParts<'_>) -> Result<(), Failure> {
+        let &FetcherParts { settings, crawl_options, available, identity, .. } = parts;
+        let signing = settings.config.signing.unwrap_or(SigningMode::Never);
         let is_wanted = |name: &str| available.is_shipped_and_wanted(name);
         if signing == SigningMode::Never && is_wanted(PROBE_FETCHER) {
-            made.fetchers.push(plain);
+            self.fetchers.push(Arc::clone(&self.plain) as Arc<dyn Fetcher>);
         }
         if signing == SigningMode::Learned && is_wanted(PROBE_FETCHER) {
-            let unsigned = http(settings, crawl_options, guard.clone())?.name(PROBE_FETCHER);
+            let unsigned = http(settings, crawl_options, parts.guard.clone())?.name(PROBE_FETCHER);
             let unsigned = with_user_agent(unsigned, settings, identity)?;
-            made.fetchers.push(Arc::new(unsigned.build().map_err(Failure::usage)?));
+            self.fetchers.push(Arc::new(unsigned.build().map_err(Failure::usage)?));
         }
         if signing != SigningMode::Never && (is_wanted(PROBE_FETCHER) || is_wanted(DIRECT_SIGNED)) {
-            let signed = http(settings, crawl_options, guard.clone())?.name(DIRECT_SIGNED);
-            made.fetchers.push(Arc::new(with_identity(signed, settings, identity)?.build().map_err(Failure::usage)?));
+            let signed = http(settings, crawl_options, parts.guard.clone())?.name(DIRECT_SIGNED);
+            self.fetchers.push(Arc::new(with_identity(signed, settings, identity)?.build().map_err(Failure::usage)?));
         }
+        Ok(())
+    }
+
+    /// Adds the built-in browsers that are wanted; without a browser they are missing.
+    fn add_browsers(&mut self, parts: &FetcherParts<'_>) -> Result<(), Failure> {
+        let &FetcherParts { settings, crawl_options, available, identity, .. } = parts;
+        let config = &settings.config;
+        let signing = config.signing.unwrap_or(SigningMode::Never);
+        let is_wanted = |name: &str| available.is_shipped_and_wanted(name);
         if let Err(NoBrowser::Missing(reason)) = &available.browser {
             note(format_args!("warning: pages that need a browser will fail: {reason}"));
         }
@@ -116,72 +136,27 @@ impl BuiltFetchers {
                 Ok(program) => {
                     let tabs = config.browser.tabs.unwrap_or(options.tabs);
                     let options = BrowserOptions { tabs, ..options };
-                    let browser = BrowserFetcher::new(program.clone(), options, dialer.clone());
-                    let browser = Arc::new(browser.map_err(Failure::usage)?);
-                    made.children.browsers.push(Arc::clone(&browser));
-                    made.fetchers.push(browser);
+                    let browser = BrowserFetcher::new(program.clone(), options, parts.dialer.clone());
+                    self.add_browser(browser.map_err(Failure::usage)?);
                 }
-                Err(none) => made.missing.push((options.name, none.reason().to_owned())),
+                Err(none) => self.missing.push((options.name, none.reason().to_owned())),
             }
         }
-        for (name, why) in available.left_out() {
-            note(format_args!("warning: fetcher {name} is unavailable: {why}"));
-            made.missing.push((name.to_owned(), why.to_owned()));
-        }
-        for fetcher in
-            config.fetchers.iter().filter(|fetcher| available.left_out_reason(canonical(&fetcher.name)).is_none())
-        {
-            let upstream = upstream(fetcher)?;
-            let mut http = http(settings, crawl_options, guard.clone())?;
-            let mut dialer = dialer.clone();
-            // Requests of archives and search services, and those that a proxy passes on, are not signed.
-            let signs = signing == SigningMode::Always || fetcher.signed == Some(true);
-            let signs = (signs && upstream.is_none()).then_some(identity);
-            if matches!(fetcher.method(), FetchMethod::Like(PROBE_FETCHER)) {
-                http = match signs {
-                    Some(identity) => with_identity(http, settings, identity)?,
-                    None if upstream.is_none() => with_user_agent(http, settings, identity)?,
-                    None => http,
-                };
-            }
-            if let Some(upstream) = upstream {
-                (http, dialer) = (http.upstream(upstream.clone()), dialer.through(upstream));
-            }
-            // Browsers of programs load pages of others, and those that hide what they are do not sign.
-            let is_plain = fetcher.spec().class == Class::Plain;
-            let signer = signs.and_then(Identity::signer).filter(|_| is_plain);
-            made.add(fetcher, settings, crawl_options, available, signs, (http, dialer, signer))?;
-        }
-        Ok(made)
+        Ok(())
+    }
+
+    fn add_browser(&mut self, browser: BrowserFetcher) {
+        let browser = Arc::new(browser);
+        self.children.browsers.push(Arc::clone(&browser));
+        self.fetchers.push(browser);
     }
 
     /// Adds a fetcher of the config that is not a built-in one.
-    fn add(
-        &mut self,
-        fetcher: &FetcherConfig,
-        settings: &Settings,
-        crawl_options: &CrawlOptions,
-        available: &FetcherAvailability<'_>,
-        identity: Option<&Identity>,
-        (http, dialer, signer): (HttpFetcherBuilder, Dialer, Option<RequestSigner>),
-    ) -> Result<(), Failure> {
+    fn add(&mut self, fetcher: &FetcherConfig, parts: &FetcherParts<'_>) -> Result<(), Failure> {
+        let Clients { http, dialer, signer, signs } = parts.clients(fetcher)?;
         let name = canonical(&fetcher.name);
         match fetcher.method() {
-            FetchMethod::Command(argv) => {
-                let mut options = CommandOptions::new(name, argv);
-                options.renders = fetcher.spec().renders;
-                options.max_in_flight = fetcher.max_in_flight.unwrap_or(options.max_in_flight);
-                // Programs with proxy support read these variables.
-                let proxy = fetcher.proxy.iter().flat_map(|proxy| PROXY_VARIABLES.map(|name| (name, &proxy.0)));
-                options.env.extend(proxy.map(|(name, value)| (name.into(), value.into())));
-                let command = CommandFetcher::new(options, dialer);
-                let command = Arc::new(match signer {
-                    Some(signer) => command.signer(signer),
-                    None => command,
-                });
-                self.children.commands.push(Arc::clone(&command));
-                self.fetchers.push(command);
-            }
+            FetchMethod::Command(argv) => self.add_command(fetcher, argv, dialer, signer),
             FetchMethod::Archive(archive) => {
                 let options = archives(name, &archive, fetcher.max_in_flight);
                 self.fetchers.push(Arc::new(ArchiveFetcher::new(options, http).map_err(Failure::usage)?));
@@ -201,32 +176,93 @@ impl BuiltFetchers {
                 self.fetchers.push(Arc::new(SolverFetcher::new(options, dialer).map_err(Failure::usage)?));
             }
             FetchMethod::Remote(address) => {
-                let base = with_settle_times(settings, BrowserOptions::default());
+                let base = with_settle_times(parts.settings, BrowserOptions::default());
                 let tabs = fetcher.max_in_flight.unwrap_or(base.tabs);
                 let options = BrowserOptions { name: name.to_owned(), tabs, ..base };
                 let browser = BrowserFetcher::remote(&address.0, options, dialer)
                     .map_err(|error| Failure::usage(format_args!("browser of fetcher {name}: {error}")))?;
-                let browser = Arc::new(browser);
-                self.children.browsers.push(Arc::clone(&browser));
-                self.fetchers.push(browser);
+                self.add_browser(browser);
             }
             FetchMethod::Like(PROBE_FETCHER) => {
                 self.fetchers.push(Arc::new(http.name(name).build().map_err(Failure::usage)?));
             }
             FetchMethod::Like(like) => {
-                let mut shipped = browsers(settings, crawl_options, identity)?.into_iter();
+                let mut shipped = browsers(parts.settings, parts.crawl_options, signs)?.into_iter();
                 let Some(shipped) = shipped.find(|options| options.name == like) else { return Ok(()) };
-                let Ok(program) = &available.browser else { return Ok(()) };
-                let tabs = fetcher.max_in_flight.or(settings.config.browser.tabs).unwrap_or(shipped.tabs);
+                let Ok(program) = &parts.available.browser else { return Ok(()) };
+                let tabs = fetcher.max_in_flight.or(parts.settings.config.browser.tabs).unwrap_or(shipped.tabs);
                 let host_headers = if fetcher.proxy.is_some() { HostHeaders::default() } else { shipped.host_headers };
                 let options = BrowserOptions { name: name.to_owned(), tabs, host_headers, ..shipped };
-                let browser = Arc::new(BrowserFetcher::new(program.clone(), options, dialer).map_err(Failure::usage)?);
-                self.children.browsers.push(Arc::clone(&browser));
-                self.fetchers.push(browser);
+                self.add_browser(BrowserFetcher::new(program.clone(), options, dialer).map_err(Failure::usage)?);
             }
             _ => {}
         }
         Ok(())
+    }
+
+    fn add_command(&mut self, fetcher: &FetcherConfig, argv: &[String], dialer: Dialer, signer: Option<RequestSigner>) {
+        let mut options = CommandOptions::new(canonical(&fetcher.name), argv);
+        options.renders = fetcher.spec().renders;
+        options.max_in_flight = fetcher.max_in_flight.unwrap_or(options.max_in_flight);
+        // Programs with proxy support read these variables.
+        let proxy = fetcher.proxy.iter().flat_map(|proxy| PROXY_VARIABLES.map(|name| (name, &proxy.0)));
+        options.env.extend(proxy.map(|(name, value)| (name.into(), value.into())));
+        let command = CommandFetcher::new(options, dialer);
+        let command = Arc::new(match signer {
+            Some(signer) => command.signer(signer),
+            None => command,
+        });
+        self.children.commands.push(Arc::clone(&command));
+        self.fetchers.push(command);
+    }
+}
+
+/// What fetchers are built from.
+struct FetcherParts<'a> {
+    settings: &'a Settings,
+    crawl_options: &'a CrawlOptions,
+    available: &'a FetcherAvailability<'a>,
+    identity: &'a Identity,
+    guard: AddressGuard,
+    /// All fetchers share it.
+    dialer: Dialer,
+}
+
+/// The clients that a fetcher of the config may use.
+struct Clients<'a> {
+    http: HttpFetcherBuilder,
+    dialer: Dialer,
+    /// The signer of a program.
+    signer: Option<RequestSigner>,
+    /// The identity that its requests are signed with.
+    signs: Option<&'a Identity>,
+}
+
+impl<'a> FetcherParts<'a> {
+    /// Returns the clients of a fetcher of the config.
+    fn clients(&self, fetcher: &FetcherConfig) -> Result<Clients<'a>, Failure> {
+        let Self { settings, crawl_options, identity, .. } = *self;
+        let upstream = upstream(fetcher)?;
+        let mut http = http(settings, crawl_options, self.guard.clone())?;
+        let mut dialer = self.dialer.clone();
+        // Requests of archives and search services, and those that a proxy passes on, are not signed.
+        let signing = settings.config.signing.unwrap_or(SigningMode::Never);
+        let signs = signing == SigningMode::Always || fetcher.signed == Some(true);
+        let signs = (signs && upstream.is_none()).then_some(identity);
+        if matches!(fetcher.method(), FetchMethod::Like(PROBE_FETCHER)) {
+            http = match signs {
+                Some(identity) => with_identity(http, settings, identity)?,
+                None if upstream.is_none() => with_user_agent(http, settings, identity)?,
+                None => http,
+            };
+        }
+        if let Some(upstream) = upstream {
+            (http, dialer) = (http.upstream(upstream.clone()), dialer.through(upstream));
+        }
+        // Browsers of programs load pages of others, and those that hide what they are do not sign.
+        let is_plain = fetcher.spec().class == Class::Plain;
+        let signer = signs.and_then(Identity::signer).filter(|_| is_plain);
+        Ok(Clients { http, dialer, signer, signs })
     }
 }
 

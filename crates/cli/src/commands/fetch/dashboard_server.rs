@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 
 use crate::commands::fetch::build_crawler::Crawler;
 use crate::commands::fetch::crawl_options::CrawlOptions;
-use crate::commands::fetch::run_log::RunLog;
 use crate::setup::listen::{ListenHints, listen, tokens};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
+use fetchwise_crawl::RunLog;
 
 /// The time for open requests at the end.
 const GRACE: Duration = Duration::from_secs(2);

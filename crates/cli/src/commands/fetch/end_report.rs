@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use crate::commands::fetch::cost_report::{Alternative, CostReport};
 use crate::commands::fetch::result_text::requests;
-use crate::commands::fetch::totals::{HostTotals, Totals};
 use crate::terminal::output::{Table, percent, plain};
 use crate::terminal::pace_text::pause;
 use fetchwise::time::Timestamp;
+use fetchwise_crawl::{Alternative, CostReport};
+use fetchwise_crawl::{HostTotals, Totals};
 
 /// The number of hosts that the report names.
 const NAMED_HOSTS: usize = 3;
@@ -154,9 +154,9 @@ fn failing_hosts(totals: &Totals) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::fetch::cost_report::FetcherCost;
     use fetchwise::analytics::Row;
     use fetchwise::pipeline::Report;
+    use fetchwise_crawl::FetcherCost;
 
     const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 

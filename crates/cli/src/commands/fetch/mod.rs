@@ -8,90 +8,65 @@
 //! All links are read alongside the crawl. Those of a host that has to wait stay in its own queue and take no slot from
 //! others. A link that waits is an offset in the list, so the number of links is bounded by memory only.
 //!
-//! `input_feed` reads links, `queue_feed` takes them from a work queue, `link_list` keeps their text, `frontier` orders them by host, `site_places` shares the
-//! places among sites, `scheduler` fetches them,
-//! `result_order` and `report` print the results, `held_results` keeps those that wait, `resume` records what is done, and `log_watch` and `shutdown` watch the
-//! log and Ctrl-C.
+//! The crate `fetchwise-crawl` crawls. Here `args` has the arguments, `spec` translates them, `build_crawler` builds what
+//! fetches, and `terminal_sink` shows results, events and progress.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::HumanCount;
-use tokio::task::JoinSet;
 
 use super::fleet;
 use crate::commands::fetch::build_crawler::Crawler;
 use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::commands::fetch::dashboard_server::PendingDashboard;
-use crate::commands::fetch::frontier::Frontier;
-use crate::commands::fetch::input_feed::Input;
-use crate::commands::fetch::log_watch::LogWatch;
+use crate::commands::fetch::end_report::EndReport;
 use crate::commands::fetch::metrics_endpoint::PendingEndpoint;
-use crate::commands::fetch::paused_links::{PauseWait, PausedLinks};
 use crate::commands::fetch::report::{DisplayOptions, ResultDisplay};
-use crate::commands::fetch::result_order::ResultOrder;
-use crate::commands::fetch::resume::Resume;
-use crate::commands::fetch::scheduler::Scheduler;
-use crate::commands::fetch::shutdown::Shutdown;
+use crate::commands::fetch::terminal_sink::TerminalSink;
 use crate::parse::input::is_stdin;
-use crate::setup::background_maintenance;
+use crate::setup::background_maintenance::{self, RunningMaintenance};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, note, plain, shown};
 use fetchwise::journal::Health;
-use fetchwise::pipeline::LinkSlots;
 use fetchwise::robots::RobotsUse;
+use fetchwise::selector::Selector;
+use fetchwise::store::Store;
 use fetchwise::store::warc::{Warc, cdxj};
-use fetchwise::time::Clock;
+use fetchwise_crawl::{CostReport, Crawl, CrawlEnd, CrawlSummary, RunLog, Totals};
 
+use args::FailOn;
 pub(crate) use args::FetchArgs;
 
 pub(crate) mod args;
 pub(crate) mod build_crawler;
 pub(crate) mod build_fetchers;
-mod cost_report;
+mod crawl_failure;
 pub(crate) mod crawl_options;
 pub(crate) mod dashboard_server;
 mod end_report;
-mod eta;
 mod fd_limit;
-mod finished_item;
-mod frontier;
-mod held_results;
 mod hints;
-mod host_id;
-mod input_batch;
-mod input_feed;
-pub(crate) mod input_line;
-mod input_position;
-mod link_end;
-mod link_fate;
-mod link_list;
-mod link_queue;
-mod log_watch;
 mod metrics_endpoint;
-mod paused_links;
-mod positioned_io;
 mod progress;
-#[cfg(feature = "fleet")]
-mod queue_feed;
 mod report;
 pub(crate) mod result_json;
-mod result_order;
 mod result_text;
-mod results_file;
-pub(crate) mod resume;
-pub(crate) mod run_log;
-mod scheduler;
 pub(crate) mod shutdown;
-mod site_places;
-mod spool;
-mod totals;
+mod spec;
+mod terminal_sink;
 
-/// The default limit of a link's wait for its host.
-pub(crate) const MAX_WAIT: Duration = Duration::from_secs(15 * 60);
+/// A run of the command that is about to begin.
+struct Run<'a> {
+    args: &'a FetchArgs,
+    settings: &'a Settings,
+    /// The number of links that may be at work.
+    concurrency: usize,
+    /// Whether stdout gets the page of the first link.
+    prints_page: bool,
+}
 
 /// Runs the command.
 pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
@@ -99,14 +74,26 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
     check(args, settings, out.json)?;
     let prints_page = args.prints_page(out.json);
     out.make_interruptible(prints_page)?;
-    let concurrency = fd_limit::at_once(args.concurrency);
-    let input = Input::open(args, settings)?;
+    let run = Run { args, settings, concurrency: fd_limit::at_once(args.concurrency), prints_page };
+    let crawl = Crawl::open(spec::spec(args, settings, run.concurrency, prints_page))?;
     let store = build_crawler::store(args)?;
     if args.has_list() && store.is_none() && !prints_page && !args.quiet {
         note("page bodies are not kept: use --out DIR or --warc FILE to keep them");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
-    let ended = runtime.block_on(async {
+    let ended = runtime.block_on(run.crawl(crawl, store, out));
+    // A name lookup blocks a thread that cannot be stopped.
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    if let (Some(archive), Some(cdx)) = (&args.warc, &args.cdx) {
+        index(archive, cdx)?;
+    }
+    ended
+}
+
+impl Run<'_> {
+    /// Opens a crawler and what goes with it, crawls, and closes all of it.
+    async fn crawl(&self, crawl: Crawl, store: Option<Arc<dyn Store>>, out: &mut Output) -> Result<Exit, Failure> {
+        let Self { args, settings, .. } = *self;
         let stop = shutdown::listen().map_err(Failure::failed)?;
         let metrics = PendingEndpoint::open(args.metrics.as_deref()).await?;
         let dashboard = PendingDashboard::open(args.serve.as_deref()).await?;
@@ -117,10 +104,7 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
             }
             None => (Crawler::open(settings, &crawl_options, store)?, None),
         };
-        let (mut resume, held) = Resume::open(crawler.journal.dir(), args)
-            .map_err(|error| Failure::failed(format_args!("cannot read the state of the last run: {error}")))?;
-        let max_wait = settings.config.pace.max_wait.unwrap_or(MAX_WAIT);
-        let (total, is_list) = (input.total, args.has_list());
+        let total = crawl.total();
         let fleet =
             fleet::join(settings, &args.fleet, &crawler.journal, &crawler.selector, args.queue.as_deref()).await?;
         let told = fleet.as_ref().map(|fleet| fleet.membership());
@@ -129,47 +113,24 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
         if let Some(dashboard) = &dashboard {
             note(format_args!("fetchwise: serving the dashboard at {}", dashboard.url));
         }
-        let upkeep = background_maintenance::start(settings, crawler.journal.dir())?;
-        if is_list && !args.quiet {
-            note(start_line(args, settings, &crawler, total));
-        }
-        let earlier = resume.take_earlier();
-        let feed = match (&args.queue, &fleet) {
+        let crawl = match (&args.queue, &fleet) {
             #[cfg(feature = "fleet")]
-            (Some(queue), Some(fleet)) => {
-                input.start_queue(crawler.journal.dir(), fleet.read_queue(queue, &crawler.selector, concurrency))
-            }
-            _ => input.start(crawler.journal.dir(), earlier)?,
+            (Some(queue), Some(fleet)) => crawl.of_queue(fleet.read_queue(queue, &crawler.selector, self.concurrency)),
+            _ => crawl,
         };
-        let scheduler = Scheduler {
-            pipeline: Arc::clone(&crawler.pipeline),
-            concurrency,
-            slots: LinkSlots::new(concurrency),
-            free_slot: None,
-            max_wait,
-            feed,
-            resume,
-            show: ResultDisplay::new(out, total, DisplayOptions { lines: args.lines(), is_list, prints_page }),
-            paused: PausedLinks::new(pause_wait(args, settings, max_wait)),
-            is_wait_reported: false,
-            prints_page,
-            fail_on: args.fail_on,
-            run_log: crawler.run_log.clone(),
-            is_list,
-            queue: args.queue.clone(),
-            shutdown: Shutdown::new(stop),
-            frontier: Frontier::new(args.pace.per_host, concurrency),
-            open: JoinSet::new(),
-            links: HashMap::new(),
-            finished: ResultOrder::new(args.ordered, held),
-            log: LogWatch::new(Arc::clone(&crawler.journal), upkeep),
+        let mut sink = TerminalSink {
+            show: ResultDisplay::new(out, self.display()),
+            start_line: (args.has_list() && !args.quiet).then(|| start_line(args, settings, &crawler, total)),
             browsers: crawler.browsers().to_vec(),
             is_browser_reported: false,
-            estimator: eta::Estimator::default(),
+            maintenance: background_maintenance::start(settings, crawler.journal.dir())?,
             metrics,
             crawl: dashboard.as_ref().map(|dashboard| dashboard.crawl.clone()),
         };
-        let ended = scheduler.run().await;
+        let (pipeline, journal) = (Arc::clone(&crawler.pipeline), Arc::clone(&crawler.journal));
+        let ended = crawl.stop_on(stop).run(pipeline, journal, &mut sink).await;
+        let show = close_sink(sink).await;
+        let ended = ended.and_then(|summary| self.report(summary, show, (&crawler.run_log, &crawler.selector)));
         let (health, lost) = (crawler.journal.health(), crawler.journal.lost());
         let dir = crawler.journal.dir().to_owned();
         if let Some(fleet) = fleet {
@@ -189,13 +150,56 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
             }
             _ => Ok(exit),
         }
-    });
-    // A name lookup blocks a thread that cannot be stopped.
-    runtime.shutdown_timeout(Duration::from_millis(500));
-    if let (Some(archive), Some(cdx)) = (&args.warc, &args.cdx) {
-        index(archive, cdx)?;
     }
-    ended
+
+    fn display(&self) -> DisplayOptions {
+        let (lines, is_list) = (self.args.lines(), self.args.has_list());
+        DisplayOptions { lines, is_list, prints_page: self.prints_page }
+    }
+
+    /// Prints the report of the end, and returns the exit code.
+    fn report(
+        &self,
+        CrawlSummary { end, totals }: CrawlSummary,
+        show: ResultDisplay<'_>,
+        (run_log, selector): (&RunLog, &Selector),
+    ) -> Result<Exit, Failure> {
+        let now = selector.now();
+        let cost = CostReport::new(run_log, &totals, selector, now);
+        let (is_list, is_complete) = (self.args.has_list(), matches!(end, CrawlEnd::Complete));
+        show.finish(&EndReport { now, is_list, queue: self.args.queue.clone(), is_complete, cost }, &totals);
+        match end {
+            CrawlEnd::Complete => Ok(exit(&totals, self.args.fail_on)),
+            CrawlEnd::Stopped => {
+                Err(Failure::failed("interrupted").advise("run the same command again to continue where it stopped"))
+            }
+            CrawlEnd::Broken(error) => Err(Failure::from(error)),
+        }
+    }
+}
+
+/// Ends what goes with a crawl: only the closing task may use the journal when it closes.
+async fn close_sink(sink: TerminalSink<'_>) -> ResultDisplay<'_> {
+    let TerminalSink { show, maintenance, metrics, .. } = sink;
+    maintenance.into_iter().for_each(RunningMaintenance::stop);
+    if let Some(metrics) = metrics {
+        metrics.close().await;
+    }
+    show
+}
+
+/// Returns the exit code of a complete run.
+fn exit(totals: &Totals, fail_on: FailOn) -> Exit {
+    // This machine or the input is at fault, so the run itself has failed.
+    if totals.unclassified > 0 {
+        return Exit::Failed;
+    }
+    let is_failure = match fail_on {
+        FailOn::None => false,
+        FailOn::Any => totals.not_delivered() > 0,
+        FailOn::All => totals.not_delivered() > 0 && totals.delivered + totals.missing + totals.skipped == 0,
+    };
+    if is_failure { Exit::NotDelivered } else { Exit::Done }
 }
 
 /// Returns the line that says what a run does: links, robots.txt, data directory, browser.
@@ -232,22 +236,33 @@ fn check(args: &FetchArgs, settings: &Settings, json: bool) -> Result<(), Failur
     Ok(())
 }
 
-/// Returns how long the run waits for paused links once all others are done.
-fn pause_wait(args: &FetchArgs, settings: &Settings, max_wait: Duration) -> PauseWait {
-    match (args.wait, &*settings.clock) {
-        // With a fixed clock no pause ends.
-        (_, Clock::Fixed(_)) => PauseWait::AtMost(Duration::ZERO),
-        (Some(wait), Clock::System) => wait,
-        // A person who names a URL wants an answer now; a list is a crawl.
-        (None, Clock::System) if args.has_list() => PauseWait::AtMost(max_wait),
-        (None, Clock::System) => PauseWait::AtMost(Duration::ZERO),
-    }
-}
-
 /// Updates the index of an archive, including what an interrupted run wrote.
 fn index(archive: &Path, cdx: &Path) -> Result<(), Failure> {
     cdxj::update(&Warc::files(archive), cdx).map(drop).map_err(|error| {
         Failure::failed(format_args!("cannot update the index {}: {error}", shown(cdx)))
             .advise("run again with --cdx to update it; the archive is complete")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_code_says_whether_the_urls_were_delivered() {
+        let of = |delivered, missing, failed, unclassified| Totals {
+            delivered,
+            missing,
+            failed,
+            unclassified,
+            ..Totals::default()
+        };
+        let codes = |sum: &Totals| [FailOn::Any, FailOn::All, FailOn::None].map(|fail_on| exit(sum, fail_on) as u8);
+        assert_eq!(codes(&of(3, 2, 0, 0)), [0, 0, 0]);
+        assert_eq!(codes(&of(3, 0, 1, 0)), [4, 0, 0]);
+        assert_eq!(codes(&of(0, 1, 1, 0)), [4, 0, 0]);
+        assert_eq!(codes(&of(0, 0, 1, 0)), [4, 4, 0]);
+        assert_eq!(codes(&of(3, 0, 1, 1)), [1, 1, 1]);
+        assert_eq!(codes(&Totals { paused: 1, ..Totals::default() }), [4, 4, 0]);
+    }
 }

@@ -7,13 +7,11 @@ use std::time::{Duration, Instant};
 
 use indicatif::HumanCount;
 
-use crate::commands::fetch::eta::RemainingTime;
-use crate::commands::fetch::paused_links::PauseSummary;
-use crate::commands::fetch::totals::Totals;
 use crate::terminal::live_region;
-use crate::terminal::output::counted;
+use crate::terminal::output::{counted, plain};
 use crate::terminal::pace_text::{countdown, rate, short_time, span};
 use fetchwise::time::Timestamp;
+use fetchwise_crawl::{CrawlStatus, PauseSummary, RemainingTime, SlowHost, Totals};
 use fetchwise_serve::CrawlFigures;
 
 /// The time over which the rate of results is measured.
@@ -71,13 +69,16 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Returns the progress of a run that starts, with the number of its links, if known.
-    pub(super) fn new(total: Option<u64>) -> Self {
-        Self { total, ..Self::default() }
+    /// Takes over the status of a crawl, which was made at `now`.
+    pub(super) fn update(&mut self, status: &CrawlStatus<'_>, now: Instant) {
+        (self.total, self.done, self.queue_left) = (status.total, status.done, status.queue_left);
+        (self.remaining, self.paused, self.now) = (status.remaining.clone(), status.paused, status.at);
+        let sum = status.totals;
+        self.measure(sum.delivered + sum.missing + sum.not_delivered(), now);
     }
 
     /// Records the number of links that this run has finished so far.
-    pub(super) fn measure(&mut self, finished: u64, now: Instant) {
+    fn measure(&mut self, finished: u64, now: Instant) {
         self.recent.push_back((now, finished));
         while self.recent.len() > 2 && self.recent.front().is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW)
         {
@@ -161,14 +162,15 @@ impl Progress {
         };
         let mut lines = vec![first, self.outcomes(totals).join("  ")];
         for (index, host) in self.remaining.slowest.iter().enumerate() {
-            lines.push(format!("{}{host}", if index == 0 { "slowest:  " } else { "          " }));
+            let label = if index == 0 { "slowest:  " } else { "          " };
+            lines.push(format!("{label}{}", slow_host(host, self.now)));
         }
         lines
     }
 
     /// Returns the status line without a terminal.
     pub(super) fn status(&self, totals: &Totals) -> String {
-        let slowest = self.remaining.slowest.first().map(|host| format!("slowest host {host}"));
+        let slowest = self.remaining.slowest.first().map(|host| format!("slowest host {}", slow_host(host, self.now)));
         self.figures().into_iter().chain(self.outcomes(totals)).chain(slowest).collect::<Vec<_>>().join(", ")
     }
 
@@ -187,16 +189,21 @@ impl Progress {
     }
 }
 
-impl PauseSummary {
-    /// Returns the links, their hosts and the ends of their pauses as text that stays right while time passes.
-    pub(super) fn text(&self, now: Timestamp) -> String {
-        let links = counted(self.links, "paused URL", "paused URLs");
-        let hosts = counted(self.hosts, "host", "hosts");
-        let [first, last] = [self.first_end, self.last_end].map(|end| short_time(end, now));
-        match first == last {
-            true => format!("{links} of {hosts} until {last}"),
-            false => format!("{links} of {hosts}: the first pause ends at {first}, the last at {last}"),
-        }
+/// Returns a host with waiting links as text.
+fn slow_host(host: &SlowHost, now: Timestamp) -> String {
+    let held = host.held_until.map_or_else(String::new, |until| format!(", held for {}", span(until.since(now))));
+    let links = if host.links == 1 { "link" } else { "links" };
+    format!("{} {} {links} at {}{held}", plain(&host.name), host.links, rate(host.rate))
+}
+
+/// Returns the links, their hosts and the ends of their pauses as text that stays right while time passes.
+pub(super) fn pauses(paused: &PauseSummary, now: Timestamp) -> String {
+    let links = counted(paused.links, "paused URL", "paused URLs");
+    let hosts = counted(paused.hosts, "host", "hosts");
+    let [first, last] = [paused.first_end, paused.last_end].map(|end| short_time(end, now));
+    match first == last {
+        true => format!("{links} of {hosts} until {last}"),
+        false => format!("{links} of {hosts}: the first pause ends at {first}, the last at {last}"),
     }
 }
 
@@ -206,7 +213,14 @@ mod tests {
 
     fn progress() -> (Progress, Totals) {
         let totals = Totals { delivered: 1_179, missing: 74, failed: 6, requests: 1_304, ..Totals::default() };
-        let slowest = vec!["127.0.0.27 189 links at 0.6/s".to_owned(), "b.org 20 links at 2.0/s".to_owned()];
+        let slow = |name: &str, links, rate| SlowHost {
+            name: name.to_owned(),
+            links,
+            rate,
+            held_until: None,
+            left: Duration::ZERO,
+        };
+        let slowest = vec![slow("127.0.0.27", 189, 0.6), slow("b.org", 20, 2.0)];
         let remaining = RemainingTime { left: Some(Duration::from_secs(300)), slowest };
         // 14:13:20 UTC.
         let now = Timestamp::from_millis(1_790_000_000_000);
@@ -237,8 +251,8 @@ mod tests {
         // 14:13:20 UTC.
         let now = Timestamp::from_millis(1_790_000_000_000);
         let after = |seconds| now.saturating_add(Duration::from_secs(seconds));
-        let of = |left: Option<u64>, pauses: Option<(usize, usize, u64, u64)>, at| {
-            let paused = pauses.map(|(links, hosts, first, last)| PauseSummary {
+        let of = |left: Option<u64>, paused: Option<(usize, usize, u64, u64)>, at| {
+            let paused = paused.map(|(links, hosts, first, last)| PauseSummary {
                 links,
                 hosts,
                 first_end: after(first),
@@ -261,7 +275,7 @@ mod tests {
         );
         assert_eq!(of(None, None, 0), None);
         let text = |first, last| {
-            PauseSummary { links: 294, hosts: 2, first_end: after(first), last_end: after(last) }.text(now)
+            pauses(&PauseSummary { links: 294, hosts: 2, first_end: after(first), last_end: after(last) }, now)
         };
         assert_eq!(text(400, 400), "294 paused URLs of 2 hosts until 14:20:00Z");
         let two = "294 paused URLs of 2 hosts: the first pause ends at 14:20:00Z, the last at 2026-09-22T18:00:00Z";

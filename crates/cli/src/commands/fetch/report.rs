@@ -8,14 +8,10 @@ use std::io::{self, IsTerminal};
 use std::time::Instant;
 
 use crate::commands::fetch::end_report::EndReport;
-use crate::commands::fetch::eta::RemainingTime;
 use crate::commands::fetch::hints;
-use crate::commands::fetch::input_position::InputPosition;
-use crate::commands::fetch::paused_links::PauseSummary;
 use crate::commands::fetch::progress::{Progress, StatusTimer};
 use crate::commands::fetch::result_json::{ReportJson, shown_url};
 use crate::commands::fetch::result_text::text;
-use crate::commands::fetch::totals::Totals;
 use crate::terminal::exit::Failure;
 use crate::terminal::live_region::{LiveRegion, is_utf8};
 use crate::terminal::output::{DIM, ERROR, Output, note_styled, plain, styled};
@@ -23,6 +19,8 @@ use crate::terminal::pace_text::span;
 use fetchwise::heuristic::url::without_user;
 use fetchwise::pipeline::{CrawlDelayCut, Report};
 use fetchwise::time::Timestamp;
+use fetchwise_crawl::input::position::InputPosition;
+use fetchwise_crawl::{CrawlStatus, Totals};
 use fetchwise_serve::CrawlFigures;
 
 /// The error type of an invalid line of input.
@@ -61,12 +59,11 @@ pub(super) struct ResultDisplay<'o> {
     hints: HashSet<String>,
     /// Whether the display said that users and passwords are not sent.
     is_user_reported: bool,
-    pub(super) sum: Totals,
 }
 
 impl<'o> ResultDisplay<'o> {
     /// Returns a display, with a live region for a list on a terminal.
-    pub(super) fn new(out: &'o mut Output, total: Option<u64>, options: DisplayOptions) -> Self {
+    pub(super) fn new(out: &'o mut Output, options: DisplayOptions) -> Self {
         let is_quiet = options.lines == Some(Lines::None);
         let region = LiveRegion::new(options.is_list && !is_quiet);
         // Lines of delivered pages would only scroll past above the live region.
@@ -82,11 +79,10 @@ impl<'o> ResultDisplay<'o> {
             lines: options.lines.unwrap_or(default),
             options,
             begun: now,
-            progress: Progress::new(total),
+            progress: Progress::default(),
             status: StatusTimer::new(now),
             hints: HashSet::new(),
             is_user_reported: false,
-            sum: Totals::default(),
         }
     }
 
@@ -98,7 +94,6 @@ impl<'o> ResultDisplay<'o> {
         report: &Report,
         now: Timestamp,
     ) -> Result<(), Failure> {
-        self.sum.add(report);
         if !self.is_user_reported && without_user(&report.url) != report.url {
             self.is_user_reported = true;
             self.note("fetchwise: warning: the user and password in a URL are not sent, and not shown");
@@ -120,12 +115,11 @@ impl<'o> ResultDisplay<'o> {
                 self.note(&format!("  {} {}", styled(DIM, "hint:"), plain(&hint)));
             }
         }
-        self.step()
+        self.flush()
     }
 
     /// Prints an invalid line of input.
     pub(super) fn bad_line(&mut self, place: InputPosition, error: &str) -> Result<(), Failure> {
-        self.sum.unclassified += 1;
         match self.out.json {
             true => {
                 let (error_type, message) = (Some(INVALID_LINE), Some(error.to_owned()));
@@ -142,7 +136,7 @@ impl<'o> ResultDisplay<'o> {
                 self.line(format!("{}  {place}: {}", styled(ERROR, "failed"), plain(error)))?;
             }
         }
-        self.step()
+        self.flush()
     }
 
     /// Writes a delivered page to stdout. A terminal gets text without control characters.
@@ -176,23 +170,6 @@ impl<'o> ResultDisplay<'o> {
         self.region.suspend(|| out.line(text).and_then(|()| out.flush()))
     }
 
-    /// Counts links that an earlier run finished.
-    pub(super) fn skipped(&mut self, count: u64) {
-        self.sum.skipped += count;
-        self.progress.done += count;
-    }
-
-    /// Counts links that earlier lines of the input have already named.
-    pub(super) fn duplicates(&mut self, count: u64) {
-        self.sum.duplicates += count;
-        self.progress.done += count;
-    }
-
-    /// Counts links that `--only` leaves out.
-    pub(super) fn left_out(&mut self, count: u64) {
-        self.progress.total = self.progress.total.map(|total| total.saturating_sub(count));
-    }
-
     /// Reports that a host's Crawl-delay exceeds the limit.
     pub(super) fn crawl_delay_cut(&self, cut: &CrawlDelayCut) {
         self.note(&format!(
@@ -217,14 +194,13 @@ impl<'o> ResultDisplay<'o> {
     }
 
     /// Prints the report of the end on stderr.
-    pub(super) fn finish(self, end: &EndReport) -> Totals {
+    pub(super) fn finish(self, end: &EndReport, totals: &Totals) {
         self.region.clear();
         if self.lines != Lines::None {
-            for line in end.lines(&self.sum, self.begun.elapsed()) {
+            for line in end.lines(totals, self.begun.elapsed()) {
                 note_styled(line);
             }
         }
-        self.sum
     }
 
     /// Returns whether the remaining time is shown.
@@ -233,16 +209,13 @@ impl<'o> ResultDisplay<'o> {
     }
 
     /// Updates the progress: the live region, or a status line per minute.
-    pub(super) fn update(&mut self, remaining: RemainingTime, paused: Option<PauseSummary>, at: Timestamp) {
-        (self.progress.remaining, self.progress.paused, self.progress.now) = (remaining, paused, at);
-        let sum = &self.sum;
-        let finished = sum.delivered + sum.missing + sum.not_delivered();
+    pub(super) fn update(&mut self, status: &CrawlStatus<'_>) {
         let now = Instant::now();
-        self.progress.measure(finished, now);
+        self.progress.update(status, now);
         if self.region.is_visible() {
-            self.region.draw(&self.progress.lines(sum, self.region.width(), self.is_utf8));
+            self.region.draw(&self.progress.lines(status.totals, self.region.width(), self.is_utf8));
         } else if self.options.is_list && self.lines != Lines::None && self.status.take(now) {
-            note_styled(self.progress.status(sum));
+            note_styled(self.progress.status(status.totals));
         }
     }
 
@@ -251,19 +224,8 @@ impl<'o> ResultDisplay<'o> {
         self.progress.crawl_figures()
     }
 
-    /// Sets the number of links that the work queue still has.
-    pub(super) fn set_queue_left(&mut self, left: Option<u64>) {
-        self.progress.queue_left = left;
-    }
-
-    /// Returns the number of remaining results, if known.
-    pub(super) fn left(&self) -> Option<u64> {
-        self.progress.total.map(|all| all.saturating_sub(self.progress.done))
-    }
-
-    fn step(&mut self) -> Result<(), Failure> {
-        self.progress.done += 1;
-        // A reader sees each result as soon as it is available.
+    /// A reader sees each result as soon as it is available.
+    fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush()
     }
 }

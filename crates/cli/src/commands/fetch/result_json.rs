@@ -5,12 +5,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::commands::fetch::input_position::InputPosition;
 use fetchwise::consent::{Purpose, Term};
 use fetchwise::decision::Source;
 use fetchwise::heuristic::url::{MAX_URL_BYTES, shorten, without_user};
 use fetchwise::pipeline::Report;
 use fetchwise::rfc3339;
+use fetchwise_crawl::input::position::InputPosition;
 
 /// A result as JSON.
 #[derive(Serialize)]

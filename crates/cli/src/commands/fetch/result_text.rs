@@ -2,12 +2,12 @@
 
 use indicatif::HumanBytes;
 
-use crate::commands::fetch::input_position::InputPosition;
 use crate::terminal::output::{CHOSEN, DIM, ERROR, plain, styled};
 use crate::terminal::pace_text::{pause, took};
 use fetchwise::decision::Source;
 use fetchwise::pipeline::Report;
 use fetchwise::time::Timestamp;
+use fetchwise_crawl::input::position::InputPosition;
 
 /// Returns a result as text at `now`.
 pub(super) fn text(place: InputPosition, url: &str, report: &Report, now: Timestamp) -> String {

@@ -21,11 +21,12 @@ use tokio::sync::mpsc;
 
 use super::args::EnqueueArgs;
 use super::join::{broker_failure, connect, nats};
-use crate::commands::fetch::input_line::{self, MAX_LINE_BYTES, host_of};
-use crate::parse::input::Lines;
+use crate::parse::input::open_lines;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, note, plain};
+use fetchwise_crawl::input::line::{self, MAX_LINE_BYTES, host_of};
+use fetchwise_crawl::input::lines::Lines;
 
 /// The number of links on their way to the broker.
 const IN_FLIGHT: usize = 256;
@@ -62,7 +63,7 @@ pub(super) async fn enqueue(args: &EnqueueArgs, settings: &Settings, out: &mut O
         Failure::usage("missing broker")
             .advise("give one with --fleet nats://127.0.0.1:4222, or with fleet.url in the config")
     })?;
-    let lines = Lines::open(&args.file, MAX_LINE_BYTES)?;
+    let lines = open_lines(&args.file, MAX_LINE_BYTES)?;
     let transport = connect(nats, true).await?;
     let queues = transport.work_queues().ok_or_else(|| Failure::failed("this broker has no work queues"))?;
     queues.ensure(&args.queue).await.map_err(|error| broker_failure(&error))?;
@@ -157,14 +158,14 @@ fn read_lines(mut lines: Lines, path: &Path, to: &mpsc::Sender<ReadLine>) {
 /// Returns the link of a line; none for an empty line or a comment.
 fn parse_line(text: &str, base: &Link, buffer: &mut String) -> Result<Option<ReadLine>, String> {
     let text = text.trim();
-    let Some(link) = input_line::link(text, base) else { return Ok(None) };
+    let Some(link) = line::link(text, base) else { return Ok(None) };
     let link = link?;
     parse(&link.url).map_err(|error| error.to_string())?;
     if text.len() > MAX_QUEUED_LINK {
         return Err(format!("longer than {MAX_QUEUED_LINK} bytes"));
     }
     let site = site_of(&host_of(&link.url)).to_owned();
-    let id = format!("{:016x}", input_line::hash(&link, buffer));
+    let id = format!("{:016x}", line::hash(&link, buffer));
     Ok(Some(ReadLine::Link { site, id, body: Bytes::copy_from_slice(text.as_bytes()) }))
 }
 

@@ -4,8 +4,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::parse::input::{Line, Lines};
 use fetchwise::attempt::json::MAX_LINE_BYTES;
+use fetchwise_crawl::input::lines::{Line, Lines};
 
 /// The columns that `export` computes from others.
 pub(super) const COMPUTED: [&str; 5] = ["domain", "site", "cost", "bytes", "visit"];

@@ -12,12 +12,13 @@ use super::data_dir::Directory;
 #[cfg(feature = "parquet")]
 use super::parquet_rows::ParquetRows;
 use super::target::{Record, RecordPosition, Summary, Target, bar, len_of};
-use crate::parse::input::{Lines, is_stdin, unreadable};
+use crate::parse::input::{is_stdin, open_lines, unreadable};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, note, shown};
 use fetchwise::attempt::json::MAX_LINE_BYTES;
 use fetchwise::journal::Import;
+use fetchwise_crawl::input::lines::Lines;
 
 /// The number of bytes between two updates of the progress bar.
 const TELL_EVERY: u64 = 64 << 10;
@@ -68,7 +69,7 @@ pub(super) fn run(file: &Path, args: &ImportArgs, settings: &Settings, out: &mut
 
 /// Opens a file of any format that import reads.
 fn open(file: &Path) -> Result<Records, Failure> {
-    let mut lines = Lines::open(file, MAX_LINE_BYTES)?;
+    let mut lines = open_lines(file, MAX_LINE_BYTES)?;
     let start = lines.start().map_err(|error| unreadable(file, &error))?;
     if start.starts_with(b"PAR1") {
         #[cfg(feature = "parquet")]

@@ -1,0 +1,224 @@
+//! A crawl from its specification to its summary.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::error::CrawlError;
+use crate::input::feed::Input;
+use crate::resume::Resume;
+use crate::scheduler::{CrawlSummary, Parts, Scheduler};
+use crate::sink::{CrawlEvent, CrawlSink};
+use crate::spec::CrawlSpec;
+use crate::stop::StopWatch;
+use fetchwise::journal::Journal;
+use fetchwise::pipeline::{Pipeline, PipelineBuilder};
+use fetchwise::selector::Selector;
+#[cfg(feature = "fleet")]
+use fetchwise_fleet::queue::QueueReader;
+
+/// A crawl whose sources are open.
+pub struct Crawl {
+    spec: CrawlSpec,
+    input: Input,
+    stop: Option<watch::Receiver<u32>>,
+    #[cfg(feature = "fleet")]
+    queue: Option<QueueReader>,
+}
+
+impl Crawl {
+    /// Opens the sources of a crawl. Nothing is fetched or written yet.
+    ///
+    /// # Errors
+    /// A source cannot be opened, or a file of results is none.
+    pub fn open(spec: CrawlSpec) -> Result<Self, CrawlError> {
+        let input = Input::open(&spec)?;
+        Ok(Self {
+            spec,
+            input,
+            stop: None,
+            #[cfg(feature = "fleet")]
+            queue: None,
+        })
+    }
+
+    /// Returns a builder of a pipeline for a crawl. Such a pipeline does not wait for a host: its links do that in the
+    /// frontier, where they take nobody's place.
+    #[must_use]
+    pub fn pipeline(selector: Arc<Selector>) -> PipelineBuilder {
+        Pipeline::builder(selector).wait_at_most(Duration::ZERO)
+    }
+
+    /// Returns the number of items of the input, with comments; none if it is not known yet.
+    #[must_use]
+    pub fn total(&self) -> Option<u64> {
+        self.input.total
+    }
+
+    /// Stops the crawl when the number of requests to stop is above zero. The first request lets open requests finish
+    /// within [`CrawlSpec::grace`], and the second one abandons them. What is not fetched is left to the next run.
+    #[must_use]
+    pub fn stop_on(mut self, requests: watch::Receiver<u32>) -> Self {
+        self.stop = Some(requests);
+        self
+    }
+
+    /// Takes links from a work queue of the fleet, in place of the sources.
+    #[cfg(feature = "fleet")]
+    #[must_use]
+    pub fn of_queue(mut self, queue: QueueReader) -> Self {
+        self.queue = Some(queue);
+        self
+    }
+
+    /// Fetches all links and passes their results to `sink`. The pipeline's selector has to record to `journal`, whose
+    /// directory also gets the state of the run.
+    ///
+    /// # Errors
+    /// The state of the last run cannot be read, or the sink takes no further result.
+    pub async fn run<S: CrawlSink>(
+        self,
+        pipeline: Arc<Pipeline>,
+        journal: Arc<Journal>,
+        sink: &mut S,
+    ) -> Result<CrawlSummary, S::Error> {
+        let mut opened = Resume::open(journal.dir(), &self.spec)?;
+        if let Some(ignored) = &opened.ignored {
+            sink.event(CrawlEvent::ResultsIgnored { file: &ignored.file, reason: ignored.reason });
+        }
+        let earlier = opened.resume.take_earlier();
+        let total = self.input.total;
+        #[cfg(feature = "fleet")]
+        let feed = match self.queue {
+            Some(queue) => self.input.start_queue(journal.dir(), queue),
+            None => self.input.start(journal.dir(), earlier)?,
+        };
+        #[cfg(not(feature = "fleet"))]
+        let feed = self.input.start(journal.dir(), earlier)?;
+        let stop = StopWatch::new(self.stop, self.spec.grace);
+        let parts = Parts { pipeline, journal, feed, opened, stop, total };
+        Scheduler::new(&self.spec, parts, sink).run().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::scheduler::CrawlEnd;
+    use crate::sink::CrawlResult;
+    use crate::spec::{Bodies, LinkSource};
+    use fetchwise::fetch::{Body, FetchFuture, Fetcher, Request, Response};
+    use fetchwise::journal::JournalOptions;
+    use fetchwise::registry::{Class, FetcherSpec};
+    use fetchwise::response::Header;
+    use fetchwise::robots::RobotsUse;
+
+    /// Every page of the web, saved.
+    struct Saved;
+
+    impl Fetcher for Saved {
+        fn name(&self) -> &str {
+            "saved"
+        }
+
+        fn renders(&self) -> bool {
+            true
+        }
+
+        fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
+            Box::pin(async move {
+                let page = format!("<title>Page</title><p>{}", "A sentence of the page. ".repeat(30));
+                let headers = vec![Header::new("Content-Type", "text/html")];
+                Ok(Response::new(200, headers, Body::in_memory(page), request.url.clone()))
+            })
+        }
+    }
+
+    /// Runs a crawl until its sink has taken `most` results. Returns their names, and how it ended.
+    async fn run(dir: &Path, spec: CrawlSpec, most: usize) -> (Vec<String>, Result<CrawlSummary, CrawlError>) {
+        let journal = Arc::new(Journal::open(&dir.join("data"), JournalOptions::default()).unwrap().0);
+        let saved = FetcherSpec::new("saved", Class::Archive);
+        let selector = Selector::builder().without_pace().fetcher(saved).sink(Arc::clone(&journal)).build().unwrap();
+        let pipeline = Crawl::pipeline(Arc::new(selector)).fetcher(Arc::new(Saved)).build().unwrap();
+        let mut names = Vec::new();
+        let mut take = |result: CrawlResult<'_>| match result {
+            _ if names.len() == most => Err(CrawlError::Queue("the sink is full".to_owned())),
+            CrawlResult::Fetched { link, report, .. } => {
+                assert!(report.success, "{report:?}");
+                names.push(link.id.clone().unwrap_or_else(|| link.url.clone()));
+                Ok(())
+            }
+            CrawlResult::Invalid { error, .. } => {
+                names.push(error.to_owned());
+                Ok(())
+            }
+        };
+        let crawl = Crawl::open(spec.robots(RobotsUse::Ignore)).unwrap();
+        let ended = crawl.run(Arc::new(pipeline), journal, &mut take).await;
+        (names, ended)
+    }
+
+    fn numbered(dir: &Path) -> CrawlSpec {
+        let lines: String =
+            (0..9).map(|n| format!("{{\"url\":\"http://h{}.example.org/{n}\",\"id\":\"{n}\"}}\n", n % 4)).collect();
+        std::fs::write(dir.join("list"), lines).unwrap();
+        CrawlSpec::default().file(dir.join("list")).concurrency(3)
+    }
+
+    #[tokio::test]
+    async fn a_crawl_whose_sink_failed_continues_with_what_it_had_not_passed_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, ended) = run(dir.path(), numbered(dir.path()), 4).await;
+        assert!(matches!(ended, Err(CrawlError::Queue(_))));
+        let (second, ended) = run(dir.path(), numbered(dir.path()), 100).await;
+        let summary = ended.unwrap();
+        assert!(matches!(summary.end, CrawlEnd::Complete));
+        assert_eq!((summary.totals.skipped, summary.totals.delivered), (4, 5));
+        let mut all = [first, second].concat();
+        all.sort();
+        assert_eq!(all, ["0", "1", "2", "3", "4", "5", "6", "7", "8"]);
+        let (again, _) = run(dir.path(), numbered(dir.path()), 100).await;
+        assert_eq!(again.len(), 9, "after a complete crawl all links are fetched again");
+    }
+
+    #[tokio::test]
+    async fn results_and_invalid_lines_come_in_the_order_of_the_input() {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = CrawlSpec { bodies: Bodies::All, ..numbered(dir.path()).ordered() };
+        let sources = [LinkSource::Url("http://a.example.org/".to_owned())].into_iter().chain(spec.sources.clone());
+        let mut spec = CrawlSpec { sources: sources.collect(), ..spec };
+        std::fs::write(dir.path().join("more"), "{}\nhttp://b.example.org/\n").unwrap();
+        spec = spec.file(dir.path().join("more"));
+        let (names, ended) = run(dir.path(), spec, 100).await;
+        assert_eq!(names[0], "http://a.example.org/");
+        assert_eq!(names[1..10], ["0", "1", "2", "3", "4", "5", "6", "7", "8"]);
+        assert!(names[10].starts_with("not a JSON object"), "{names:?}");
+        assert_eq!(names[11..], ["http://b.example.org/"], "a second list is read, too");
+        assert_eq!(ended.unwrap().totals.unclassified, 1);
+    }
+
+    #[tokio::test]
+    async fn a_crawl_that_is_told_to_stop_leaves_the_rest_to_the_next_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Arc::new(Journal::open(&dir.path().join("data"), JournalOptions::default()).unwrap().0);
+        let saved = FetcherSpec::new("saved", Class::Archive);
+        let selector = Selector::builder().without_pace().fetcher(saved).sink(Arc::clone(&journal)).build().unwrap();
+        let pipeline = Crawl::pipeline(Arc::new(selector)).fetcher(Arc::new(Saved)).build().unwrap();
+        let (ask, asked) = watch::channel(0);
+        let mut taken = 0;
+        let mut take = |_: CrawlResult<'_>| -> Result<(), CrawlError> {
+            taken += 1;
+            ask.send_replace(1);
+            Ok(())
+        };
+        let spec = numbered(dir.path()).robots(RobotsUse::Ignore).concurrency(1);
+        let crawl = Crawl::open(spec).unwrap().stop_on(asked);
+        let summary = crawl.run(Arc::new(pipeline), journal, &mut take).await.unwrap();
+        assert!(matches!(summary.end, CrawlEnd::Stopped));
+        let (rest, _) = run(dir.path(), numbered(dir.path()), 100).await;
+        assert!(taken > 0 && rest.len() + taken == 9, "{taken} and {rest:?}");
+    }
+}
