@@ -541,14 +541,8 @@ impl Evidence {
                 REDIRECTED_BY => {}
                 _ => {
                     let Some(group) = in_shared else { return };
-                    match shared.fixed(kind, value) {
-                        Some(entry) => is_changed |= visit_group(entry, group, CellRole::Plain),
-                        None => {
-                            let entry = shared.entry_or_new(Key::of(kind, value), at, &shared_guard);
-                            let has_crossed = visit_group(entry, group, CellRole::Plain);
-                            is_changed |= has_crossed && matches!(kind, "suffix" | "path_depth");
-                        }
-                    }
+                    let (entry, is_versioned) = shared.shared_entry((kind, value), at, &shared_guard);
+                    is_changed |= visit_group(entry, group, CellRole::Plain) && is_versioned;
                 }
             }
         });
@@ -586,6 +580,19 @@ impl Evidence {
             if let Some(entry) = own {
                 entry.set_site(key.0);
             }
+        }
+    }
+
+    /// Returns the entry of a key that sites share, and whether it is one of those that the version stands for.
+    fn shared_entry<'g>(
+        &'g self,
+        (kind, value): (&str, &str),
+        at: Timestamp,
+        guard: &'g Guard<'_>,
+    ) -> (&'g Entry, bool) {
+        match self.fixed(kind, value) {
+            Some(entry) => (entry, true),
+            None => (self.entry_or_new(Key::of(kind, value), at, guard), matches!(kind, "suffix" | "path_depth")),
         }
     }
 
