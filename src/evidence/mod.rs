@@ -44,9 +44,9 @@ pub(crate) use prehashed::PrehashedHasher;
 use prehashed::SpreadingState;
 #[doc(hidden)]
 pub use remote::{FetcherTotals, RemoteAttempt};
+use shared_reach::SharedReach;
 use shared_version::SharedVersion;
 pub(crate) use signal_attribution::ShownSignals;
-use site_proof::SharedReach;
 
 pub mod decay;
 
@@ -66,6 +66,7 @@ mod observation;
 mod prehashed;
 mod remote;
 mod retract;
+mod shared_reach;
 mod shared_version;
 mod signal_attribution;
 mod site_proof;

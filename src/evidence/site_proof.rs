@@ -16,52 +16,17 @@
 
 use super::decayed_counts::{Increment, Weights};
 use super::site_quota::{REGISTERED_QUOTA, SITE_QUOTA, each_of_site, network_of, registered_above};
-use super::{AttemptChange, Entry, Evidence, Group, Key, Observation};
+use super::{AttemptChange, Entry, Evidence, Group, Key, Level, Observation};
+use crate::evidence::shared_reach::SharedReach;
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::heuristic::url::ContentKind;
-use fetchwise_types::heuristic::{Heuristic, SITE_PROVEN, SITE_SATURATED, SITE_UNPROVEN};
+use fetchwise_types::heuristic::{Heuristic, SITE_PROVEN, SITE_UNPROVEN};
 use fetchwise_types::registry::{FetcherId, Registry};
 
 /// The failures of unproven sites that an estimate counts, as a share of the other attempts that it counts.
 const UNPROVEN_SHARE: f64 = 0.25;
 /// The steps of the weights that proven failures are stated in: few values are few texts in the log.
 const WEIGHT_STEP: f64 = 0.5;
-
-/// Where an attempt counts at the levels that all sites share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SharedReach {
-    /// With all others.
-    Full,
-    /// Among the failures of unproven sites.
-    Unproven,
-    /// Among the failures of unproven sites that are proven by now.
-    ProvenLater,
-    /// Nowhere but in the number of all attempts: its site has used up its quota.
-    None,
-}
-
-impl SharedReach {
-    /// Returns the reach of an attempt by its tags.
-    pub(super) fn of(attempt: &impl Observation) -> Self {
-        let mut reach = Self::Full;
-        attempt.each_heuristic(&mut |kind, _| match kind {
-            SITE_SATURATED => reach = Self::None,
-            SITE_UNPROVEN if reach == Self::Full => reach = Self::Unproven,
-            _ => {}
-        });
-        reach
-    }
-
-    /// Returns the group of an attempt's cells at the shared levels; `None` if it has none there.
-    pub(super) fn group(self, kind: ContentKind) -> Option<Group> {
-        match self {
-            Self::Full => Some(Group::new(super::Level::Own, kind, 0)),
-            Self::Unproven => Some(Group::unproven(kind)),
-            Self::ProvenLater => Some(Group::proven_later(kind)),
-            Self::None => None,
-        }
-    }
-}
 
 impl Evidence {
     /// Calls `f` with the tags that say whether the site of `attempt`, which evidence has not learned from yet, is proven.
@@ -157,7 +122,7 @@ impl Entry {
         other: impl Fn(FetcherId) -> f64,
         mut f: impl FnMut(FetcherId, &Weights),
     ) {
-        let own = Group::new(super::Level::Own, kind, 0);
+        let own = Group::new(Level::Own, kind, 0);
         let mut has_unproven = false;
         self.for_each(Group::unproven(kind), |_, _| has_unproven = true);
         if !has_unproven {
