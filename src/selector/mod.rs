@@ -35,7 +35,7 @@ use fetchwise_types::decision::{Decision, Rule, Selection, Source};
 use fetchwise_types::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity, is_of_url};
 use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, UrlExtractor};
 use fetchwise_types::heuristic::{SITE_PROVEN, SITE_SATURATED, SITE_UNPROVEN};
-use fetchwise_types::registry::{FetcherId, FetcherSet, FetcherSpec};
+use fetchwise_types::registry::{FetcherId, FetcherSet, FetcherSpec, MAX_CANDIDATES};
 use fetchwise_types::time::{Clock, Timestamp};
 
 mod active_router;
@@ -355,13 +355,14 @@ impl Selector {
             return;
         }
         let (evidence, registry) = (&self.learned.evidence, &self.learned.registry);
-        let mut tags = Vec::new();
+        // On the stack: recording on a known host allocates nothing.
+        let mut tags = arrayvec::ArrayVec::<Heuristic, { MAX_CANDIDATES + 1 }>::new();
         let is_saturated = evidence.is_over_quota(attempt, registry);
         if is_saturated {
             tags.push(Heuristic::flag(SITE_SATURATED));
         }
         if attempt.success || !is_saturated {
-            evidence.each_proof_tag(attempt, registry, |tag| tags.push(tag));
+            evidence.each_proof_tag(attempt, registry, |tag| drop(tags.try_push(tag)));
         }
         attempt.heuristics.extend(tags.into_iter().map(Tag::from));
     }
