@@ -263,6 +263,12 @@ impl DecayedCounts {
         self.attempts.load(Ordering::Relaxed)
     }
 
+    /// Returns whether an attempt succeeded.
+    pub(crate) fn has_success(&self) -> bool {
+        // Relaxed: an attempt that is recorded at the same moment may be missed.
+        f64::from_bits(self.success.load(Ordering::Relaxed)) > 0.0
+    }
+
     /// Returns the undecayed weight of the attempts.
     pub(crate) fn weight(&self) -> f64 {
         f64::from_bits(self.total.load(Ordering::Relaxed))

@@ -48,6 +48,10 @@ pub(crate) enum Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Group(u64);
 
+/// The parts, at the level of an entry's own key, of the groups that only keys that sites share have.
+const UNPROVEN_PART: u64 = 1 << 16;
+const PROVEN_LATER_PART: u64 = 2 << 16;
+
 const CLAIMED: u64 = 1 << 63;
 const FETCHER_BITS: u32 = 12;
 
@@ -56,6 +60,21 @@ impl Group {
     pub(crate) fn new(level: Level, kind: ContentKind, hash: u64) -> Self {
         let key = (level as u64) << 61 | (kind as u64) << 60 | (hash >> 16) << FETCHER_BITS;
         Self(CLAIMED | key)
+    }
+
+    /// Returns the group with the failures of sites that had delivered nothing yet, under a key that sites share.
+    pub(crate) fn unproven(kind: ContentKind) -> Self {
+        Self::new(Level::Own, kind, UNPROVEN_PART)
+    }
+
+    /// Returns the group with that part of the failures in [`unproven`](Self::unproven) whose sites delivered later.
+    pub(crate) fn proven_later(kind: ContentKind) -> Self {
+        Self::new(Level::Own, kind, PROVEN_LATER_PART)
+    }
+
+    /// Returns whether the group counts weights of attempts that another group of the entry counts as well.
+    pub(crate) fn is_counted_elsewhere(self) -> bool {
+        [ContentKind::Page, ContentKind::File].map(Self::proven_later).contains(&self)
     }
 
     /// Returns whether the group belongs to a site's other domains. All other groups belong to the entry's domain.

@@ -29,7 +29,8 @@ pub use evidence_snapshot::EvidenceSnapshot;
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::files::FileSuffixes;
 use fetchwise_types::heuristic::url::{ContentKind, FLAGS, UrlFeatures, suffix_of};
-use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, REDIRECTED_BY, SHORT_PAGE, SHORT_PAGE_TRUE, SITE_SATURATED};
+use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, REDIRECTED_BY, SHORT_PAGE, SHORT_PAGE_TRUE};
+use fetchwise_types::heuristic::{SITE_PROVEN, SITE_SATURATED, SITE_UNPROVEN};
 use fetchwise_types::registry::{FetcherId, FetcherSet, Registry};
 use fetchwise_types::time::Timestamp;
 pub(crate) use host_signal_counts::SignalCounts;
@@ -43,6 +44,7 @@ pub(crate) use prehashed::PrehashedHasher;
 use prehashed::SpreadingState;
 #[doc(hidden)]
 pub use remote::{FetcherTotals, RemoteAttempt};
+use shared_reach::SharedReach;
 use shared_version::SharedVersion;
 pub(crate) use signal_attribution::ShownSignals;
 
@@ -64,8 +66,10 @@ mod observation;
 mod prehashed;
 mod remote;
 mod retract;
+mod shared_reach;
 mod shared_version;
 mod signal_attribution;
+mod site_proof;
 mod site_quota;
 mod snapshot_diff;
 pub(crate) mod snapshot_groups;
@@ -152,8 +156,8 @@ struct AttemptChange {
     kind: ContentKind,
     up: f64,
     what: Increment,
-    /// Whether it counts at the levels that all sites share.
-    is_shared: bool,
+    /// Where it counts at the levels that all sites share.
+    reach: SharedReach,
 }
 
 /// Evidence of all attempts.
@@ -388,6 +392,7 @@ impl Evidence {
                 shared.shared_version.is_crossed(before, after)
             },
         );
+        self.add_proofs(shared, attempt, registry, &change);
         if let Some(credit) = Self::credited(attempt, registry, &change) {
             self.each_cell_of(shared, attempt, &credit, CellRole::is_credited, |_, cell, role| {
                 let writers = if role == CellRole::Site { Writers::Many } else { writers };
@@ -403,16 +408,22 @@ impl Evidence {
     /// neither do host signals, which concern what the host showed before.
     pub(crate) fn observe_global(&self, attempt: &impl Observation, registry: &Registry) {
         let Some(change) = self.change_by(attempt, registry) else { return };
-        self.each_cell_of(
-            self,
-            attempt,
-            &change,
-            |role| role == CellRole::Plain,
-            |_, cell, role| {
-                let (before, after) = cell.add(&self.decay(), change.up, &change.what, role.is_recent(), Writers::Many);
-                self.shared_version.is_crossed(before, after)
-            },
-        );
+        self.add_to_shared(self, attempt, &change);
+        self.add_proofs(self, attempt, registry, &change);
+    }
+
+    /// Adds a change to the cells that belong to no single domain.
+    fn add_to_shared(&self, shared: &Self, attempt: &impl Observation, change: &AttemptChange) {
+        let is_plain = |role| role == CellRole::Plain;
+        self.each_cell_of(shared, attempt, change, is_plain, |_, cell, _| {
+            let (before, after) = cell.add(&self.decay(), change.up, &change.what, false, Writers::Many);
+            shared.shared_version.is_crossed(before, after)
+        });
+    }
+
+    /// Adds the earlier failures that count for other sites from this attempt on.
+    fn add_proofs(&self, shared: &Self, attempt: &impl Observation, registry: &Registry, change: &AttemptChange) {
+        Self::each_proof(attempt, registry, change, |proof| self.add_to_shared(shared, attempt, proof));
     }
 
     /// Returns the credit for the fetcher whose response a later rendering proved complete: the attempt rendered a
@@ -446,7 +457,7 @@ impl Evidence {
             fetcher: registry.intern(facts.fetcher)?,
             kind: self.kind_of(attempt),
             up: self.decay().up(facts.at),
-            is_shared: site_quota::counts_everywhere(attempt),
+            reach: SharedReach::of(attempt),
             what: Increment {
                 at: facts.at,
                 weight: facts.weight.min(1.0),
@@ -487,26 +498,28 @@ impl Evidence {
         wants: impl Fn(CellRole) -> bool,
         mut f: impl FnMut(&Entry, &DecayedCounts, CellRole) -> bool,
     ) {
-        let mut visit = |entry: &Entry, level: Level, part: u64, role: CellRole| {
-            entry.claim(Group::new(level, change.kind, part), change.fetcher).is_some_and(|cell| f(entry, cell, role))
+        let mut visit_group = |entry: &Entry, group: Group, role: CellRole| {
+            entry.claim(group, change.fetcher).is_some_and(|cell| f(entry, cell, role))
         };
         let mut is_changed = false;
         let (guard, shared_guard, at) = (self.guard(), shared.guard(), change.what.at);
+        let in_shared = change.reach.group(change.kind);
         if wants(CellRole::Plain) {
             // All attempts are counted; those beyond a quota apart, where no decision reads them.
-            let level = if change.is_shared { Level::Own } else { Level::Site };
-            is_changed |= visit(&shared.global, level, 0, CellRole::Plain);
+            let group = in_shared.unwrap_or(Group::new(Level::Site, change.kind, 0));
+            is_changed |= visit_group(&shared.global, group, CellRole::Plain);
         }
-        let wants = |role| wants(role) && (role != CellRole::Plain || change.is_shared);
-        if let Some(hint) = attempt.fields().hint.filter(|_| wants(CellRole::Plain)) {
-            is_changed |= visit(shared.hint(hint), Level::Own, 0, CellRole::Plain);
+        let in_shared = in_shared.filter(|_| wants(CellRole::Plain));
+        if let (Some(hint), Some(group)) = (attempt.fields().hint, in_shared) {
+            is_changed |= visit_group(shared.hint(hint), group, CellRole::Plain);
         }
         // Domain, path and suffix share one entry, because looking up a large map is slow.
         let domain = domain_of(attempt);
         let own =
             domain.filter(|_| wants(CellRole::Domain)).map(|name| self.entry_or_new(Key::domain(name), at, &guard));
+        let of_domain = |level, part| Group::new(level, change.kind, part);
         if let Some(entry) = own {
-            visit(entry, Level::Own, 0, CellRole::Domain);
+            visit_group(entry, of_domain(Level::Own, 0), CellRole::Domain);
         }
         let mut site = None;
         attempt.each_heuristic(&mut |kind, value| {
@@ -515,7 +528,7 @@ impl Evidence {
                 if let (Some(entry), Some((of, part))) = (own, value.split_once('|'))
                     && domain == Some(of)
                 {
-                    visit(entry, level, part_hash(part), role);
+                    visit_group(entry, of_domain(level, part_hash(part)), role);
                 }
             };
             match kind {
@@ -524,23 +537,19 @@ impl Evidence {
                 "domain_suffix" => part(Level::Suffix, CellRole::Suffix),
                 "site" => site = Some(value),
                 // The host's entry and the signal rows hold these.
-                HOST_SHOWED | HOST_SHOWS | SITE_SATURATED => {}
+                HOST_SHOWED | HOST_SHOWS | SITE_SATURATED | SITE_UNPROVEN | SITE_PROVEN => {}
                 // The host that redirected has refused nothing and delivered nothing.
                 REDIRECTED_BY => {}
-                _ if !wants(CellRole::Plain) => {}
-                _ => match shared.fixed(kind, value) {
-                    Some(entry) => is_changed |= visit(entry, Level::Own, 0, CellRole::Plain),
-                    None => {
-                        let entry = shared.entry_or_new(Key::of(kind, value), at, &shared_guard);
-                        let has_crossed = visit(entry, Level::Own, 0, CellRole::Plain);
-                        is_changed |= has_crossed && matches!(kind, "suffix" | "path_depth");
-                    }
-                },
+                _ => {
+                    let Some(group) = in_shared else { return };
+                    let (entry, is_versioned) = shared.shared_entry((kind, value), at, &shared_guard);
+                    is_changed |= visit_group(entry, group, CellRole::Plain) && is_versioned;
+                }
             }
         });
         if wants(CellRole::Site) {
             self.each_site_entry((domain, site), at, own, &guard, |entry| {
-                visit(entry, Level::Site, 0, CellRole::Site);
+                visit_group(entry, of_domain(Level::Site, 0), CellRole::Site);
             });
         }
         if is_changed {
@@ -575,6 +584,19 @@ impl Evidence {
         }
     }
 
+    /// Returns the entry of a key that sites share, and whether it is one of those that the version stands for.
+    fn shared_entry<'g>(
+        &'g self,
+        (kind, value): (&str, &str),
+        at: Timestamp,
+        guard: &'g Guard<'_>,
+    ) -> (&'g Entry, bool) {
+        match self.fixed(kind, value) {
+            Some(entry) => (entry, true),
+            None => (self.entry_or_new(Key::of(kind, value), at, guard), matches!(kind, "suffix" | "path_depth")),
+        }
+    }
+
     /// Returns the statically allocated entry of the few keys that have one.
     fn fixed(&self, kind: &str, value: &str) -> Option<&Entry> {
         let shared = match kind {
@@ -600,6 +622,12 @@ impl Evidence {
         entry.each_weights(group, also, self.decay().down(now), |id, read| {
             if id == fetcher {
                 weights = *read;
+            }
+        });
+        // Keys that sites share have the failures of unproven sites apart.
+        entry.for_each(Group::unproven(kind), |id, cell| {
+            if id == fetcher && group == Group::new(Level::Own, kind, 0) {
+                weights = weights.plus(&cell.read(self.decay().down(now)));
             }
         });
         weights

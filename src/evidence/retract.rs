@@ -22,6 +22,18 @@ impl Evidence {
             cell.subtract(change.up, &change.what, role.is_recent());
             true
         });
+        Self::each_proof(attempt, registry, &change, |proof| {
+            self.each_cell_of(
+                self,
+                attempt,
+                proof,
+                |role| role == CellRole::Plain,
+                |_, cell, _| {
+                    cell.subtract(proof.up, &proof.what, false);
+                    true
+                },
+            );
+        });
         if let Some(credit) = Self::credited(attempt, registry, &change) {
             let wants = |role: CellRole| role.is_credited() && wants(role);
             self.each_cell_of(self, attempt, &credit, wants, |_, cell, role| {

@@ -1,7 +1,7 @@
 //! Quota of a site at the levels that all sites share: what one site contributes there is bounded, however many attempts
 //! are made on it. Otherwise a busy or hostile site would decide for all others.
 //!
-//! An attempt beyond the quota carries [`SITE_SATURATED`] and changes only evidence about its own site. The tag is
+//! An attempt beyond the quota carries [`SITE_SATURATED`](fetchwise_types::heuristic::SITE_SATURATED) and changes only evidence about its own site. The tag is
 //! written when the attempt is recorded, so that replays, retractions and other nodes treat the attempt alike, in any
 //! order. A site is what one party can get: a registrable domain, or a network of addresses. The sites below one name
 //! that somebody has registered, such as `github.io`, have a quota together besides: anyone can get any number of them.
@@ -12,17 +12,17 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{Evidence, Group, Key, Level, Observation};
+use super::decayed_counts::DecayedCounts;
+use super::{Entry, Evidence, Group, Key, Level};
 use fetchwise_types::attempt::Attempt;
-use fetchwise_types::heuristic::SITE_SATURATED;
-use fetchwise_types::heuristic::url::{self, suffix_of};
-use fetchwise_types::registry::Registry;
+use fetchwise_types::heuristic::url::{self, ContentKind};
+use fetchwise_types::registry::{FetcherId, Registry};
 use fetchwise_types::time::Timestamp;
 
 /// Decayed attempts of a site, for each fetcher and for files and pages, that count at the shared levels.
-const SITE_QUOTA: f64 = 4.0;
+pub(super) const SITE_QUOTA: f64 = 4.0;
 /// The same for all sites below one registered name: as many as of four sites.
-const REGISTERED_QUOTA: f64 = 16.0;
+pub(super) const REGISTERED_QUOTA: f64 = 16.0;
 
 impl Evidence {
     /// Returns whether `attempt`, which evidence has not learned from yet, is beyond its site's quota, or beyond that of
@@ -44,20 +44,25 @@ impl Evidence {
         let (Some(fetcher), guard) = (registry.find(&attempt.fetcher), self.guard()) else { return false };
         let Some(entry) = self.entry(key, &guard).filter(|_| attempt.weight > 0.0) else { return false };
         let (decay, at) = (self.decay(), attempt.attempted_at);
-        let kind = self.suffixes.kind(suffix_of(&attempt.url));
         let (mut total, mut newest_s) = (0.0, 0);
-        for level in [Level::Own, Level::Site] {
-            entry.for_each(Group::new(level, kind, 0), |id, cell| {
-                if id == fetcher {
-                    let weights = cell.read(decay.down(at));
-                    (total, newest_s) = (total + weights.total, newest_s.max(weights.newest_s));
-                }
-            });
-        }
+        each_of_site(entry, self.kind_of(attempt), |id, cell| {
+            if id == fetcher {
+                let weights = cell.read(decay.down(at));
+                (total, newest_s) = (total + weights.total, newest_s.max(weights.newest_s));
+            }
+        });
         let newest = Timestamp::from_millis(i64::from(newest_s) * 1000);
         let decayed = (decay.up(newest) * decay.down(at)).min(1.0);
         let free = quota - f64::min(total, quota * decayed);
         free < attempt.weight && chance(attempt) * attempt.weight >= free
+    }
+}
+
+/// Calls `f` for each fetcher's cells of the sites that an entry counts: those of the domain of its name, and those of
+/// other domains.
+pub(super) fn each_of_site(entry: &Entry, kind: ContentKind, mut f: impl FnMut(FetcherId, &DecayedCounts)) {
+    for level in [Level::Own, Level::Site] {
+        entry.for_each(Group::new(level, kind, 0), &mut f);
     }
 }
 
@@ -85,11 +90,4 @@ pub(super) fn registered_above(site: &str) -> Option<&str> {
 fn chance(attempt: &Attempt) -> f64 {
     let seed = attempt.attempted_at.as_millis() as u64;
     xxh3_64_with_seed(attempt.url.as_bytes(), seed) as f64 / 2f64.powi(64)
-}
-
-/// Returns whether the attempt counts at the levels that all sites share.
-pub(super) fn counts_everywhere(attempt: &impl Observation) -> bool {
-    let mut counts = true;
-    attempt.each_heuristic(&mut |kind, _| counts &= kind != SITE_SATURATED);
-    counts
 }

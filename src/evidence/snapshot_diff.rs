@@ -46,7 +46,8 @@ impl EvidenceSnapshot {
         for cell in view.cells {
             let (group, fetcher) = Entry::split_tag(cell.tag);
             // The entry of all attempts has those beyond a quota in cells apart.
-            let counts = group.is_own() || view.row.address.kind == EntryAddress::GLOBAL;
+            let is_global = view.row.address.kind == EntryAddress::GLOBAL;
+            let counts = !group.is_counted_elsewhere() && (group.is_own() || is_global);
             let Some(name) = self.fetchers.get(fetcher as usize).filter(|_| counts) else { continue };
             let place = all.iter().position(|totals| totals.fetcher == *name).unwrap_or_else(|| {
                 all.push(FetcherTotals { fetcher: name.clone(), ..FetcherTotals::default() });
@@ -129,6 +130,9 @@ impl EvidenceSnapshot {
             for cell in view.cells {
                 let (count, weight) = (u64::from(cell.raw.attempts), cell.raw.total * down);
                 let group = Entry::split_tag(cell.tag).0;
+                if group.is_counted_elsewhere() {
+                    continue;
+                }
                 let sum = levels.of_cell(group).and_then(|level| sums.get_mut(level));
                 for sum in sum.into_iter().chain(group.is_own().then_some(&mut of_entry)) {
                     *sum = (sum.0.saturating_add(count), sum.1 + weight);

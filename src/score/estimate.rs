@@ -283,15 +283,15 @@ impl<'w> Walk<'w> {
         for candidate in candidates.iter_mut() {
             candidate.block = 0.1;
         }
-        self.evidence.global().for_each(self.own, |id, cell| {
+        let other = |_| self.settings.global_weight;
+        self.evidence.global().each_shared_weights(self.kind, self.down, other, |id, weights| {
             if let Some(candidate) = candidates.get_mut(id.index()) {
-                let weights = cell.read(self.down);
                 candidate.block = (weights.blocked + 0.1) / (weights.total + 1.0);
                 (candidate.spent_ms, candidate.spent_on) = (weights.duration_ms, weights.total);
             }
         });
         for &(signed, _) in self.twins {
-            let weights = self.with_twin(self.evidence.global(), (self.own, None), self.down, signed);
+            let weights = self.with_twin(&at, self.evidence.global(), signed);
             if let (Some(weights), Some(candidate)) = (weights, candidates.get_mut(signed.index())) {
                 candidate.block = (weights.blocked + 0.1) / (weights.total + 1.0);
                 (candidate.spent_ms, candidate.spent_on) = (weights.duration_ms, weights.total);
@@ -437,7 +437,7 @@ impl<'w> Walk<'w> {
         let mut seen = if self.twins.is_empty() { 0u64 } else { self.pull_with_twins(candidates, at, trace) };
         let moved = seen;
         if let Some(entry) = at.entry.filter(|_| at.scale > 0.0) {
-            entry.each_weights(at.group, at.also, self.down * at.scale, |id, weights| {
+            self.each_weights_at(at, entry, |id, weights| {
                 let Some(candidate) = candidates.get_mut(id.index()) else { return };
                 if moved != 0 && moved & 1 << id.index() != 0 {
                     return;
@@ -467,6 +467,17 @@ impl<'w> Walk<'w> {
         }
     }
 
+    /// Calls `f` with the weights of each fetcher on a level.
+    #[inline(always)]
+    fn each_weights_at(&self, at: &LevelInput<'_>, entry: &Entry, f: impl FnMut(FetcherId, &Weights)) {
+        let down = self.down * at.scale;
+        if at.recent {
+            return entry.each_weights(at.group, at.also, down, f);
+        }
+        let of_priors = |id| at.priors.iter().find(|prior| prior.0 == id).map_or(0.0, |prior| prior.2);
+        entry.each_shared_weights(self.kind, down, |id| at.prior_weight + of_priors(id), f);
+    }
+
     /// Moves the estimates of candidates that sign by their evidence and that of their twins, without the twins' blocks:
     /// those are what a signature may change. A candidate that was blocked on this level has its own evidence only.
     /// Returns the bits of the candidates that were moved.
@@ -475,7 +486,7 @@ impl<'w> Walk<'w> {
         let mut moved = 0;
         let Some(entry) = at.entry.filter(|_| at.scale > 0.0) else { return moved };
         for &(signed, _) in self.twins {
-            let weights = self.with_twin(entry, (at.group, at.also), self.down * at.scale, signed);
+            let weights = self.with_twin(at, entry, signed);
             let (Some(mut weights), Some(candidate)) = (weights, candidates.get_mut(signed.index())) else { continue };
             if let Some(prior) = at.priors.iter().find(|prior| prior.0 == signed) {
                 add_prior(&mut weights, prior);
@@ -487,16 +498,10 @@ impl<'w> Walk<'w> {
     }
 
     /// Returns the weights of a candidate that signs, together with its twin's; `None` if its own are all there is.
-    fn with_twin(
-        &self,
-        entry: &Entry,
-        (group, also): (Group, Option<Group>),
-        down: f64,
-        signed: FetcherId,
-    ) -> Option<Weights> {
+    fn with_twin(&self, at: &LevelInput<'_>, entry: &Entry, signed: FetcherId) -> Option<Weights> {
         let twin = self.twins.iter().find(|(id, _)| *id == signed)?.1;
         let (mut own, mut of_twin) = (Weights::default(), None);
-        entry.each_weights(group, also, down, |id, weights| {
+        self.each_weights_at(at, entry, |id, weights| {
             if id == signed {
                 own = *weights;
             } else if id == twin {

@@ -99,9 +99,10 @@ impl Walk<'_> {
                 *sum = (success, total);
             }
         }
-        self.evidence.hint(hint).for_each(self.own, |id, cell| {
+        let of_priors = sums;
+        let other = |id: FetcherId| self.settings.level_weight + of_priors.get(id.index()).map_or(0.0, |sum| sum.1);
+        self.evidence.hint(hint).each_shared_weights(self.kind, self.down, other, |id, weights| {
             if let Some(sum) = sums.get_mut(id.index()) {
-                let weights = cell.read(self.down);
                 *sum = (sum.0 + weights.success, sum.1 + weights.total);
             }
         });

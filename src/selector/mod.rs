@@ -33,8 +33,9 @@ use fetchwise_pace::Pace;
 use fetchwise_types::attempt::{Attempt, Hint, Tag};
 use fetchwise_types::decision::{Decision, Rule, Selection, Source};
 use fetchwise_types::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity, is_of_url};
-use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, SITE_SATURATED, UrlExtractor};
-use fetchwise_types::registry::{FetcherId, FetcherSet, FetcherSpec};
+use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, UrlExtractor};
+use fetchwise_types::heuristic::{SITE_PROVEN, SITE_SATURATED, SITE_UNPROVEN};
+use fetchwise_types::registry::{FetcherId, FetcherSet, FetcherSpec, MAX_CANDIDATES};
 use fetchwise_types::time::{Clock, Timestamp};
 
 mod active_router;
@@ -337,8 +338,8 @@ impl Selector {
         Ok(())
     }
 
-    /// Adds the tags that depend on what the selector knows so far: the signals of the attempt's host, and whether its
-    /// site has used up its quota. [`Selector::record`] does this. A program that appends attempts to a journal by
+    /// Adds the tags that depend on what the selector knows so far: the signals of the attempt's host, whether its site
+    /// has used up its quota, and whether the site has delivered before. [`Selector::record`] does this. A program that appends attempts to a journal by
     /// itself calls it before, and [`Selector::observe`] after.
     pub fn tag(&self, attempt: &mut Attempt) {
         let date = attempt.attempted_at;
@@ -349,11 +350,21 @@ impl Selector {
 
     fn tag_with_known(&self, attempt: &mut Attempt, known: &[Heuristic]) {
         self.tag_host_signals(attempt, known);
-        if attempt.heuristic(SITE_SATURATED).is_none()
-            && self.learned.evidence.is_over_quota(attempt, &self.learned.registry)
-        {
-            attempt.heuristics.push(Tag::from(Heuristic::flag(SITE_SATURATED)));
+        let has = |kind| attempt.heuristic(kind).is_some();
+        if has(SITE_SATURATED) || has(SITE_UNPROVEN) || has(SITE_PROVEN) {
+            return;
         }
+        let (evidence, registry) = (&self.learned.evidence, &self.learned.registry);
+        // On the stack: recording on a known host allocates nothing.
+        let mut tags = arrayvec::ArrayVec::<Heuristic, { MAX_CANDIDATES + 1 }>::new();
+        let is_saturated = evidence.is_over_quota(attempt, registry);
+        if is_saturated {
+            tags.push(Heuristic::flag(SITE_SATURATED));
+        }
+        if attempt.success || !is_saturated {
+            evidence.each_proof_tag(attempt, registry, |tag| drop(tags.try_push(tag)));
+        }
+        attempt.heuristics.extend(tags.into_iter().map(Tag::from));
     }
 
     /// Tags an attempt with the signals that its host showed before and that it shows from now on, unless it has such

@@ -4,7 +4,7 @@
 //! it. The rates over all hosts are not in it: they say more about the choice of hosts than about fetchers. Pseudo-attempts that the selector started with are not in it, so nothing grows by being passed on.
 
 use super::Selector;
-use crate::evidence::{ANY_BLOCK, ANY_PAGE, Entry, Group, Key, Level};
+use crate::evidence::{ANY_BLOCK, ANY_PAGE, Entry, Key};
 use crate::score::priors::PortablePrior;
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::HOST_SHOWED;
@@ -53,10 +53,14 @@ impl Selector {
     fn add_entry(&self, to: &mut Vec<PortablePrior>, heuristic: (&str, &str), entry: &Entry, now: Timestamp) {
         let down = self.learned.evidence.decay().down(now);
         for content in [ContentKind::Page, ContentKind::File] {
-            entry.for_each(Group::new(Level::Own, content, 0), |id, cell| {
-                let weights = cell.read(down);
-                self.add(to, heuristic, content, id, (weights.success, weights.total));
-            });
+            entry.each_shared_weights(
+                content,
+                down,
+                |_| 0.0,
+                |id, weights| {
+                    self.add(to, heuristic, content, id, (weights.success, weights.total));
+                },
+            );
         }
     }
 

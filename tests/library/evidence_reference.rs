@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt, Hint, Tag};
 use fetchwise::heuristic::url::{ContentKind, UrlFeatures};
-use fetchwise::heuristic::{Heuristic, SITE_SATURATED};
+use fetchwise::heuristic::{Heuristic, SITE_PROVEN, SITE_SATURATED, SITE_UNPROVEN};
 use fetchwise::selector::{Prior, SelectContext, Selector, Sink, SinkError};
 use fetchwise::time::Timestamp;
 use proptest::prelude::*;
@@ -36,8 +36,18 @@ struct Raw {
     age_ms: i64,
     end: Option<ErrorKind>,
     hint: Option<Hint>,
-    /// Whether the selector that recorded it found its site's quota used up.
-    saturated: bool,
+    /// What the selector that recorded it said about its site.
+    site_tags: Vec<Heuristic>,
+}
+
+impl Raw {
+    fn has(&self, kind: &str) -> bool {
+        self.site_tags.iter().any(|tag| tag.kind == kind)
+    }
+
+    fn decay(&self) -> f64 {
+        0.5f64.powf(self.age_ms as f64 / (30 * DAY_MS) as f64)
+    }
 }
 
 /// What the selector learns by from a URL.
@@ -71,7 +81,7 @@ fn raw() -> impl Strategy<Value = Raw> {
         age_ms,
         end,
         hint,
-        saturated: false,
+        site_tags: Vec::new(),
     })
 }
 
@@ -83,31 +93,65 @@ fn attempt(raw: &Raw) -> Attempt {
         Some(kind) => attempt.failed(kind),
     };
     attempt.hint = raw.hint;
-    if raw.saturated {
-        attempt.heuristics.push(Tag::from(Heuristic::flag(SITE_SATURATED)));
-    }
+    attempt.heuristics.extend(raw.site_tags.iter().cloned().map(Tag::from));
     attempt
 }
 
-/// Returns S and N of one heuristic and fetcher, the slow way: files and pages separate, priors added.
-fn naive_weights(all: &[Raw], kind: &str, value: &str, page: ContentKind, fetcher: usize) -> (f64, f64) {
+/// Returns whether only the attempt's own site has the heuristic.
+fn is_own(kind: &str) -> bool {
+    matches!(kind, "site" | "domain" | "domain_path" | "domain_suffix")
+}
+
+fn is_tagged(raw: &Raw, (kind, value): (&str, &str), page: ContentKind) -> bool {
+    let features = &FEATURES[raw.url];
+    let has = features.heuristics.iter().any(|h| h.0 == kind && h.1 == value)
+        || kind == "global"
+        || kind == "hint" && raw.hint.is_some_and(|hint| hint.name() == value);
+    has && features.page == page
+}
+
+/// Returns S and N of one heuristic and fetcher, the slow way: files and pages separate. Only attempts that `wants`.
+fn sums(
+    all: &[Raw],
+    heuristic: (&str, &str),
+    page: ContentKind,
+    fetcher: usize,
+    wants: impl Fn(&Raw) -> bool,
+) -> (f64, f64) {
     let (mut success, mut total) = (0.0, 0.0);
-    for raw in all.iter().filter(|raw| raw.fetcher == fetcher) {
-        let features = &FEATURES[raw.url];
-        let tagged = features.heuristics.iter().any(|h| h.0 == kind && h.1 == value)
-            || kind == "global"
-            || kind == "hint" && raw.hint.is_some_and(|hint| hint.name() == value);
-        let is_own = matches!(kind, "site" | "domain" | "domain_path" | "domain_suffix");
-        if !tagged || features.page != page || raw.saturated && !is_own {
-            continue;
-        }
-        let weight = raw.end.map_or(1.0, ErrorKind::weight) * 0.5f64.powf(raw.age_ms as f64 / (30 * DAY_MS) as f64);
+    for raw in all.iter().filter(|raw| raw.fetcher == fetcher && is_tagged(raw, heuristic, page) && wants(raw)) {
+        let weight = raw.end.map_or(1.0, ErrorKind::weight) * raw.decay();
         total += weight;
         if raw.end.is_none() {
             success += weight;
         }
     }
     (success, total)
+}
+
+fn naive_weights(all: &[Raw], kind: &str, value: &str, page: ContentKind, fetcher: usize) -> (f64, f64) {
+    sums(all, (kind, value), page, fetcher, |raw| is_own(kind) || !raw.has(SITE_SATURATED))
+}
+
+/// Returns the same as confidence reads it: failures of sites that had delivered nothing are a fifth of all attempts at
+/// most, with the pseudo-attempts and the two attempts of the estimate before, unless their sites delivered later.
+fn naive_counted(all: &[Raw], kind: &str, value: &str, page: ContentKind, fetcher: usize) -> (f64, f64) {
+    if is_own(kind) {
+        return naive_weights(all, kind, value, page, fetcher);
+    }
+    let is_counted = |raw: &Raw| !raw.has(SITE_SATURATED);
+    let known = sums(all, (kind, value), page, fetcher, |raw| is_counted(raw) && !raw.has(SITE_UNPROVEN));
+    let failed = sums(all, (kind, value), page, fetcher, |raw| is_counted(raw) && raw.has(SITE_UNPROVEN)).1;
+    let proofs = all.iter().filter(|raw| raw.end.is_none() && is_tagged(raw, (kind, value), page)).flat_map(|raw| {
+        let stated = raw.site_tags.iter().filter(|tag| tag.kind == SITE_PROVEN).map(|tag| tag.value.split_once(' '));
+        stated
+            .flatten()
+            .filter(|(_, name)| *name == FETCHERS[fetcher])
+            .map(|(weight, _)| weight.parse::<f64>().unwrap() * raw.decay())
+    });
+    let proven = proofs.sum::<f64>().min(failed);
+    let most = 0.25 * (known.1 + proven + 2.0 + naive_prior(kind, value, fetcher).1);
+    (known.0, known.1 + proven + (failed - proven).min(most))
 }
 
 fn naive_prior(kind: &str, value: &str, fetcher: usize) -> (f64, f64) {
@@ -136,7 +180,7 @@ fn naive_confidence(all: &[Raw], url: usize, fetcher: usize, slack: (f64, f64)) 
     let (mut counts, mut general) = (None, None);
     for kind in order {
         let Some((_, value)) = features.heuristics.iter().find(|h| h.0 == kind) else { continue };
-        let (success, total) = naive_weights(all, kind, value, features.page, fetcher);
+        let (success, total) = naive_counted(all, kind, value, features.page, fetcher);
         let (prior_success, prior_total) = naive_prior(kind, value, fetcher);
         let level = (success + prior_success, total + prior_total);
         if level.1 <= 0.0 {
@@ -161,7 +205,7 @@ fn naive_confidence(all: &[Raw], url: usize, fetcher: usize, slack: (f64, f64)) 
     counts.map_or((0.0, 0.0), |level| (confidence(level), level.1))
 }
 
-/// Returns a selector that recorded all attempts, and marks those that were beyond their site's quota.
+/// Returns a selector that recorded all attempts, and keeps what it said about their sites.
 fn recorded(all: &mut [Raw]) -> Selector {
     let mut selector = Selector::builder().around(Timestamp::from_millis(NOW_MS)).exact_estimates().build().unwrap();
     let kept = Arc::new(Mutex::new(Vec::new()));
@@ -169,18 +213,20 @@ fn recorded(all: &mut [Raw]) -> Selector {
     for raw in all.iter() {
         selector.record(attempt(raw), Timestamp::from_millis(NOW_MS)).unwrap();
     }
-    for (raw, saturated) in all.iter_mut().zip(kept.lock().unwrap().iter()) {
-        raw.saturated = *saturated;
+    for (raw, tags) in all.iter_mut().zip(kept.lock().unwrap().iter()) {
+        raw.site_tags.clone_from(tags);
     }
     selector
 }
 
-/// A sink that keeps whether each attempt was beyond its site's quota.
-struct Keep(Arc<Mutex<Vec<bool>>>);
+/// A sink that keeps what each attempt says about its site.
+struct Keep(Arc<Mutex<Vec<Vec<Heuristic>>>>);
 
 impl Sink for Keep {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
-        self.0.lock().unwrap().push(attempt.heuristic(SITE_SATURATED).is_some());
+        let tags = attempt.heuristics.iter().map(|tag| &tag.heuristic);
+        let is_of_site = |tag: &&Heuristic| [SITE_SATURATED, SITE_UNPROVEN, SITE_PROVEN].contains(&&*tag.kind);
+        self.0.lock().unwrap().push(tags.filter(is_of_site).cloned().collect());
         Ok(())
     }
 }
@@ -200,7 +246,7 @@ fn on_the_edge(all: &[Raw]) -> bool {
     FEATURES.iter().any(|features| {
         features.heuristics.iter().any(|(kind, value)| {
             (0..FETCHERS.len()).any(|fetcher| {
-                let (_, total) = naive_weights(all, kind, value, features.page, fetcher);
+                let (_, total) = naive_counted(all, kind, value, features.page, fetcher);
                 (total - 4.5).abs() < 1e-9
             })
         })

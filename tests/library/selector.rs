@@ -378,8 +378,9 @@ fn importance_scales_general_evidence_only() {
     let with = |importance: ImportanceUse| {
         let settings = Settings { importance, ..Settings::default() };
         let selector = Selector::builder().around(NOW).settings(settings).build().unwrap();
-        // One site alone has a quota at the levels that it shares with others.
+        // One site alone has a quota at the levels that it shares with others, and one that delivers nothing says little.
         for site in ["a", "c", "d", "e", "f", "g", "h", "i", "j", "k"] {
+            learn(&selector, &format!("https://{site}.org/"), "direct_access", NOW, 1, None);
             let link = format!("https://{site}.org/x/y.zip");
             learn(&selector, &link, "playwright", NOW, 4, Some(ErrorKind::EmptyContent));
         }
@@ -454,6 +455,8 @@ fn caller_heuristics_count_like_those_of_the_url() {
     for n in 0..40 {
         for known in [&vimeo[..], &[]] {
             let page = url(&format!("https://h{n}-{}.org/v/1", known.len()));
+            // What a site that delivers nothing at all says counts little.
+            learn(&selector, &format!("https://h{n}-{}.org/", known.len()), "direct_access", NOW, 1, None);
             let mut visit = selector.visit(&page).unwrap().with_heuristics(known.iter().cloned());
             while let Step::Fetch(fetch) = visit.next() {
                 let is_plain = fetch.fetcher() == "direct_access";
@@ -583,6 +586,119 @@ fn a_site_that_fails_without_end_hardly_moves_what_others_can_expect() {
         let known = selector.weights(("site", site), ContentKind::Page, "direct_access", NOW);
         assert_eq!(known.attempts, 30_000, "{name}");
     }
+}
+
+/// The share that is left of an estimate when sites that deliver nothing have moved one level as far as they can.
+const LEFT_BY_ONE_LEVEL: f64 = 1.0 / 1.25;
+const ALL_FETCHERS: [&str; 4] = ["direct_access", "playwright", "playwright_stealth", "archive_proxy"];
+
+/// Returns the chances on a page of a fresh site, before any attempt there and after the plain fetcher's.
+fn chances(selector: &Selector, link: &str) -> Vec<(String, f64)> {
+    let hints = [None, Some(Hint::Blocked), Some(Hint::Empty), Some(Hint::Timeout)];
+    let of = |hint: Option<Hint>| {
+        let context = SelectContext { hint, ..SelectContext::first_attempt(NOW) };
+        let explained = selector.explain(&url(link), &context).unwrap();
+        explained.candidates.into_iter().map(move |c| (format!("{} {hint:?}", c.fetcher), c.success))
+    };
+    hints.into_iter().flat_map(of).collect()
+}
+
+/// Every fetcher fails at a site, as in a visit: each after the failure of the one before.
+fn fail_everywhere(selector: &Selector, link: &str, end: ErrorKind) {
+    let mut hint = None;
+    for fetcher in ALL_FETCHERS {
+        let mut attempt = Attempt::new(&url(link), fetcher, days_ago(1)).unwrap().failed(end);
+        attempt.hint = hint;
+        hint = match end {
+            ErrorKind::BlockedCaptcha | ErrorKind::Blocked403 => Some(Hint::Blocked),
+            ErrorKind::Timeout => Some(Hint::Timeout),
+            _ => Some(Hint::Empty),
+        };
+        selector.record(attempt, NOW).unwrap();
+    }
+}
+
+/// Sixty names that answered everybody with failures halved the chances on all other sites, and each further one took
+/// more.
+#[test]
+fn any_number_of_sites_that_only_fail_moves_what_others_can_expect_by_a_fixed_share() {
+    let names = |n: u32| format!("https://attack{n}.example/news/{n}.html");
+    let hosts = |n: u32| format!("https://www{}.attack{n}.co.uk/cdn/{n}.html", n % 7);
+    let networks = |n: u32| format!("http://{}.{}.{}.7/news/{n}.html", 20 + n / 65_536, n / 256 % 256, n % 256);
+    let links: [(&dyn Fn(u32) -> String, ErrorKind); 3] =
+        [(&names, ErrorKind::BlockedCaptcha), (&hosts, ErrorKind::EmptyContent), (&networks, ErrorKind::Timeout)];
+    for (link, end) in links {
+        for known in [0, 5, 60] {
+            let selector = selector();
+            for site in 0..known {
+                for page in 0..3 {
+                    let link = format!("https://s{site}.org/news/{page}.html");
+                    learn(&selector, &link, ALL_FETCHERS[page % 3], days_ago(2), 1, None);
+                }
+            }
+            // All attempts, the depth, the suffix, and the hint or the flag.
+            let fresh = "https://fresh.org/news/today.html";
+            let (before, mut done) = (chances(&selector, fresh), 0);
+            for sites in [60, 300, 3000] {
+                for n in done..sites {
+                    fail_everywhere(&selector, &link(n), end);
+                    fail_everywhere(&selector, &link(n), end);
+                }
+                done = sites;
+                for ((of, before), (_, after)) in before.iter().zip(chances(&selector, fresh)) {
+                    let least = before * LEFT_BY_ONE_LEVEL.powi(4);
+                    assert!(after >= least - 1e-9, "{end:?} {known} {sites} {of}: {before} and {after}");
+                }
+            }
+            let plain = first(&selector, fresh).0;
+            assert!(known == 0 || plain == "direct_access", "{end:?} {known}: {plain}");
+        }
+    }
+}
+
+#[test]
+fn what_fails_before_a_site_delivers_counts_once_it_does() {
+    let selector = selector();
+    for site in 0..60 {
+        for page in 0..3 {
+            learn(&selector, &format!("https://s{site}.org/news/{page}"), "direct_access", days_ago(2), 1, None);
+        }
+    }
+    let chance_of = |name: &str| {
+        let all = chances(&selector, "https://fresh.org/shop/today");
+        all.into_iter().find(|(of, _)| of == &format!("{name} None")).unwrap().1
+    };
+    let open = chance_of("direct_access");
+    // Applications: the plain fetcher gets a shell, then the browser gets the page.
+    for site in 0..180 {
+        let link = format!("https://app{site}.net/shop/{site}");
+        learn(&selector, &link, "direct_access", days_ago(1), 1, Some(ErrorKind::WrongTool));
+        learn(&selector, &link, "playwright", days_ago(1), 1, None);
+    }
+    let (plain, browser) = (chance_of("direct_access"), chance_of("playwright"));
+    let total = selector.weights(("global", ""), ContentKind::Page, "direct_access", NOW);
+    assert!((plain - total.success / total.total).abs() < 0.03, "{open}, {plain} of {total:?}");
+    assert!(browser > 0.97, "{browser}");
+}
+
+#[test]
+fn hard_sites_teach_something_and_an_outage_of_known_sites_everything() {
+    let fresh = "https://fresh.org/news/today";
+    let chance_of = |selector: &Selector| chances(selector, fresh)[0].1;
+    let selector = selector();
+    for site in 0..60 {
+        learn(&selector, &format!("https://s{site}.org/news/1"), "direct_access", days_ago(2), 1, None);
+    }
+    let before = chance_of(&selector);
+    (0..60).for_each(|n| fail_everywhere(&selector, &format!("https://hard{n}.net/news/1"), ErrorKind::Blocked403));
+    let hard = chance_of(&selector);
+    assert!((0.75..0.85).contains(&(hard / before)), "{before}, {hard}");
+    for site in 0..60 {
+        let link = format!("https://s{site}.org/news/2");
+        learn(&selector, &link, "direct_access", days_ago(1), 3, Some(ErrorKind::EmptyContent));
+    }
+    let outage = chance_of(&selector);
+    assert!(outage < 0.35 * before, "{before}, {outage}");
 }
 
 /// Permits a trial right after it has told the first visit to wait.

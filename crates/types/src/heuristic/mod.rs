@@ -25,6 +25,14 @@ pub const HOST_SHOWS: &str = "host_shows";
 /// The attempt counts for its own site only. The value is `true`.
 pub const SITE_SATURATED: &str = "site_saturated";
 
+/// The type of the tag on a failed attempt whose site had not delivered anything yet, by any fetcher. All failures with
+/// this tag together count little for other sites, until their site delivers. The value is `true`.
+pub const SITE_UNPROVEN: &str = "site_unproven";
+
+/// The type of the tag on the first attempt that got something from a site. The value is a weight and a fetcher: as much
+/// of that fetcher's earlier failures there counts for other sites from now on. There is a tag for each such fetcher.
+pub const SITE_PROVEN: &str = "site_proven";
+
 /// The value of [`SHORT_PAGE`] on an attempt that is credited itself.
 pub const SHORT_PAGE_TRUE: &str = "true";
 
@@ -81,7 +89,15 @@ impl Heuristic {
             }
             () if matches!(
                 kind,
-                SHORT_PAGE | HOST_SHOWED | HOST_SHOWS | REDIRECTED_BY | SITE_SATURATED | "global" | "hint"
+                SHORT_PAGE
+                    | HOST_SHOWED
+                    | HOST_SHOWS
+                    | REDIRECTED_BY
+                    | SITE_SATURATED
+                    | SITE_UNPROVEN
+                    | SITE_PROVEN
+                    | "global"
+                    | "hint"
             ) =>
             {
                 wrong("fetchwise reserves that type")
@@ -107,7 +123,7 @@ impl Heuristic {
 /// assert!(!is_of_response("domain") && !is_of_response("host_showed"));
 /// ```
 pub fn is_of_response(kind: &str) -> bool {
-    const TYPES: [&str; 17] = [
+    const TYPES: [&str; 19] = [
         "server",
         "content_type",
         "has_captcha",
@@ -125,6 +141,8 @@ pub fn is_of_response(kind: &str) -> bool {
         SAME_PAGE_AGAIN,
         REDIRECTED_BY,
         SITE_SATURATED,
+        SITE_UNPROVEN,
+        SITE_PROVEN,
     ];
     TYPES.contains(&kind) || ["status_", "server_", "waf_", "block_"].iter().any(|start| kind.starts_with(start))
 }
