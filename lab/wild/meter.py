@@ -184,6 +184,10 @@ class Meter:
             other = writer if pumps[first] == "host" else behind_writer
             if first.result():
                 other.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        except asyncio.CancelledError:
+            # The meter stops.
+            for pump in pumps:
+                pump.cancel()
         finally:
             for end in (writer, behind_writer):
                 end.close()

@@ -78,12 +78,16 @@ class Quality(Apache):
     name = "apache-mod-qos"
     rule = "`QS_ClientEventLimitCount`: 60 in 30 s; 500 until these are over"
     debian = (*Apache.debian, "libapache2-mod-qos")
-    modules = ("qos",)
     best = 2.0
     seconds = 420.0
 
     def settings(self):
-        return """QS_ClientEntries 1000
+        # Debian's module does not name this library, which another module usually brings.
+        library = self.software.file("lib/*-linux-gnu/libpcre.so.3")
+        module = self.software.file("usr/lib/apache2/modules/mod_qos.so")
+        return f"""LoadFile {library}
+LoadModule qos_module {module}
+QS_ClientEntries 1000
 SetEnvIf Request_URI / QS_Limit=yes
 QS_ClientEventLimitCount 60 30 QS_Limit
 """

@@ -42,6 +42,7 @@ banaction =
 action = nginx-deny
 """,
         )
+        self.write("fail2ban-settings/fail2ban.local", "[Definition]\ndbfile = None\n")
         pid = self.place / "nginx-files/pid"
         self.write(
             "fail2ban-settings/action.d/nginx-deny.conf",
@@ -58,7 +59,7 @@ actionunban = sed -i '/^<ip> /d' {banned}; kill -HUP $(cat {pid})
         environment = {**self.software.environment(), "PYTHONPATH": str(folder)}
         socket = self.place / "socket"
         socket.unlink(missing_ok=True)
-        server = Program("fail2ban", [*command, "-x", "-f", "--logtarget", "STDOUT", "--dbfile", "none", "start"], self.place, environment)
+        server = Program("fail2ban", [*command, "-x", "-f", "--logtarget=STDOUT", "start"], self.place, environment)
         self.programs.append(server)
         server.wait_until(lambda: "Jail 'nginx-limit-req' started" in server.messages.read_text(errors="replace"))
 
