@@ -110,6 +110,15 @@ class Host:
         return path
 
 
+@dataclasses.dataclass(frozen=True)
+class Article:
+    slug: str
+    title: str
+    paragraphs: list[str]
+    #: Words of the first paragraph.
+    words: str
+
+
 class Documentation:
     """The pages behind walls: the documentation of Python, as Debian ships it."""
 
@@ -125,6 +134,20 @@ class Documentation:
                 pages.setdefault(" ".join(html.unescape(title[1]).split()), path.relative_to(self.root).as_posix())
         self.pages = sorted((path, title) for title, path in pages.items())
         random.Random(1).shuffle(self.pages)
+
+    def articles(self, count: int) -> list["Article"]:
+        """Returns the first pages as plain text, for applications that have texts of their own."""
+        found = []
+        for path, title in self.pages:
+            text = (self.root / path).read_text(errors="replace").split('role="main"')[-1]
+            plain = [" ".join(html.unescape(re.sub(r"<[^>]*>", "", part)).split()) for part in re.findall(r"<p>(.*?)</p>", text, re.S)]
+            paragraphs = [part for part in plain if len(part) > 120 and part.isascii()][:5]
+            # Applications change quotes and dashes, so a page is known by words alone.
+            words = re.search(r"(?:[A-Za-z]+ ){5}[A-Za-z]+", paragraphs[0]) if len(paragraphs) >= 2 else None
+            name = title.split(" — Python")[0]
+            if words and name.isascii() and len(found) < count:
+                found.append(Article(f"article-{len(found)}", name, paragraphs, words[0]))
+        return found
 
     def size(self, count: int) -> float:
         """Returns the mean size of the pages of the first run."""
@@ -147,6 +170,28 @@ class Wall(Host):
     def serve_origin(self):
         """Serves the pages without a limit on the address behind a proxy."""
         nginx(self, "origin", server=f"listen {self.origin}:{PORT}; root {self.documentation.root};", address=self.origin)
+
+
+class App(Host):
+    """An application that shows articles, each at an address of its own."""
+
+    kind, count, seconds = "app", 60, 240.0
+    debian = (Documentation.PACKAGE,)
+    #: The path of an article, with `{slug}` and `{number}`.
+    path = "/{slug}"
+
+    def install(self):
+        super().install()
+        self.articles = Documentation(self.software).articles(self.count)
+        self.build()
+
+    def build(self):
+        """Makes what the programs serve."""
+
+    def links(self, part):
+        """Returns the same links for both runs: an application has no limit that would know them again."""
+        paths = [self.path.format(slug=article.slug, number=number) for number, article in enumerate(self.articles)]
+        return [Link(self.base + path, (article.words,)) for path, article in zip(paths, self.articles)]
 
 
 def nginx(host: Host, name: str, server: str, http: str = "", address: str | None = None):

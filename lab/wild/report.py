@@ -4,6 +4,8 @@ Owns: the targets. Invariants: a figure is computed from what the meter and the 
 Must not know: how hosts run and crawlers crawl.
 """
 
+import re
+
 from crawl import Run
 from tables import heads, row
 
@@ -66,7 +68,7 @@ def targets(results: dict) -> list[tuple[str, str, str, bool]]:
         add(f"refusals of a proxy that are `network_block`, {name}", "all", other, value)
         for kind, run in walls:
             if not kind.is_passable:
-                says = "robots" in run.said.lower() or run.good == run.listed
+                says = run.good == run.listed or re.search(r"robots\.txt(?! obeyed)", run.said) is not None
                 state = f"{'ended' if run.has_ended else 'not ended'} after {run.seconds:.0f} s; {run.good} pages; robots.txt {'named' if says else 'not named'}"
                 rows.append((f"{kind.name}: a robots.txt without an answer, {name}", "ends, and says why", state, run.has_ended and says))
     return rows
