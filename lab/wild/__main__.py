@@ -21,7 +21,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import app_git  # noqa: E402
+import app_node  # noqa: E402
 import app_php  # noqa: E402
+import app_python  # noqa: E402
 import app_static  # noqa: E402
 import report  # noqa: E402
 import tables  # noqa: E402
@@ -37,7 +39,7 @@ from hosts import Host  # noqa: E402
 from software import Missing, Software  # noqa: E402
 
 WALLS = [wall_nginx, wall_haproxy, wall_varnish, wall_apache, wall_applications, wall_fail2ban, wall_proxies]
-APPS = [app_php, app_git, app_static]
+APPS = [app_php, app_git, app_static, app_node, app_python]
 HOSTS: list[type[Host]] = [host for module in WALLS + APPS for host in module.HOSTS]
 PEERS = ("Scrapy", "Crawlee")
 

@@ -71,7 +71,7 @@ class Gitweb(Git):
     debian = (*Git.debian, "gitweb")
 
     def set_up(self):
-        program = self.software.file("usr/lib/cgi-bin/gitweb.cgi")
+        program = self.software.file("usr/share/gitweb/gitweb.cgi")
         static = self.software.file("usr/share/gitweb/static")
         settings = self.write(
             "gitweb.conf",

@@ -129,9 +129,10 @@ $config['plugins'] = [];
 $config['skin'] = 'elastic';
 """
         (self.site / "config/config.inc.php").write_text(settings)
-        # Debian's entry leads to a farm of links in /var/lib.
-        index = self.site / "index.php"
-        index.write_text(re.sub(r"'[^']*/var/lib/roundcube/'", f"'{self.site}/'", index.read_text()))
+        # Debian's package looks for the rest in a farm of links in /var/lib.
+        for name in ("index.php", "program/include/iniset.php"):
+            file = self.site / name
+            file.write_text(re.sub(r"'[^']*/var/lib/roundcube/'", f"'{self.site}/'", file.read_text()))
         self.write("built", "")
 
     def links(self, part):

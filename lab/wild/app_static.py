@@ -76,7 +76,7 @@ class VitePress(Static):
 class Swagger(Static):
     name = "swagger-ui"
     rule = "Swagger UI, as its package has it; 20 descriptions of interfaces"
-    node = ("swagger-ui-dist@5.30.3",)
+    node = ("swagger-ui-dist@5.35.0",)
     count = 20
 
     def build(self):
