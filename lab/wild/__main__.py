@@ -1,4 +1,4 @@
-"""Crawls software that other people wrote, as its documentation sets it up, each on a loopback address of its own.
+"""Crawls software that other people wrote, as its documentation sets it up, each on its own loopback address.
 
     python3 lab/wild --program target/dist/fetchwise [--only NAME,NAME] [--quick] [--peers] [--write docs/reports/wild.md]
 
@@ -27,20 +27,20 @@ import app_python  # noqa: E402
 import app_static  # noqa: E402
 import report  # noqa: E402
 import tables  # noqa: E402
-import wall_apache  # noqa: E402
-import wall_applications  # noqa: E402
-import wall_fail2ban  # noqa: E402
-import wall_haproxy  # noqa: E402
-import wall_nginx  # noqa: E402
-import wall_proxies  # noqa: E402
-import wall_varnish  # noqa: E402
+import guard_apache  # noqa: E402
+import guard_applications  # noqa: E402
+import guard_fail2ban  # noqa: E402
+import guard_haproxy  # noqa: E402
+import guard_nginx  # noqa: E402
+import guard_proxies  # noqa: E402
+import guard_varnish  # noqa: E402
 from crawl import Run, by_fetchwise, by_peer  # noqa: E402
 from hosts import Host  # noqa: E402
 from software import Missing, Software  # noqa: E402
 
-WALLS = [wall_nginx, wall_haproxy, wall_varnish, wall_apache, wall_applications, wall_fail2ban, wall_proxies]
+GUARDS = [guard_nginx, guard_haproxy, guard_varnish, guard_apache, guard_applications, guard_fail2ban, guard_proxies]
 APPS = [app_php, app_git, app_static, app_node, app_python]
-HOSTS: list[type[Host]] = [host for module in WALLS + APPS for host in module.HOSTS]
+HOSTS: list[type[Host]] = [host for module in GUARDS + APPS for host in module.HOSTS]
 PEERS = ("Scrapy", "Crawlee")
 
 

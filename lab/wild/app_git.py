@@ -5,7 +5,7 @@ import shutil
 
 from hosts import App, Documentation, Link
 from software import run
-from wall_apache import apache
+from guard_apache import apache
 
 
 class Git(App):

@@ -1,4 +1,4 @@
-"""A crawl of one host by one crawler, and what came of it.
+"""A crawl of one host by one crawler, and its figures.
 
 Owns: commands of crawlers, and the figures of a run. Invariants: pages are judged by the texts of their links and counted once; requests
 and refusals are those that the meter saw; a crawl that is not done in its time gets SIGINT. Must not know: what software the host is.

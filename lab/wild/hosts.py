@@ -1,4 +1,4 @@
-"""A host of the lab: software on an address of its own, its links, and what a good page has.
+"""A host of the lab: software on its own address, its links, and what a good page has.
 
 Owns: addresses, and the interface that each kind of host fills in. Invariants: a page is good if it has all of the texts that its link expects;
 the first and the second run start the software afresh. Must not know: who crawls.
@@ -27,14 +27,14 @@ class Link:
 
 
 class Host:
-    #: `wall`, `app` or `proxy`.
-    kind = "wall"
+    #: `guard`, `app` or `proxy`.
+    kind = "guard"
     name = ""
     #: What is set up, in a few words.
     rule = ""
     #: The best constant rate, in pages per second, where the limit is a rate.
     best: float | None = None
-    #: Whether any client passes the wall, so that a page costs little more than a request.
+    #: Whether any client passes the guard, so that a page costs little more than a request.
     is_passable = True
     #: Whether a refusal is a closed connection, or silence.
     drops = False
@@ -120,7 +120,7 @@ class Article:
 
 
 class Documentation:
-    """The pages behind walls: the documentation of Python, as Debian ships it."""
+    """The pages behind guards: the documentation of Python, as Debian ships it."""
 
     PACKAGE = "python3-doc"
 
@@ -154,8 +154,8 @@ class Documentation:
         return sum((self.root / path).stat().st_size for path, _ in self.pages[:count]) / count
 
 
-class Wall(Host):
-    """A wall in front of static pages."""
+class Guard(Host):
+    """A guard in front of static pages."""
 
     debian = (Documentation.PACKAGE, "nginx-light")
 
@@ -173,7 +173,7 @@ class Wall(Host):
 
 
 class App(Host):
-    """An application that shows articles, each at an address of its own."""
+    """An application that shows articles, one at each address."""
 
     kind, count, seconds = "app", 60, 240.0
     debian = (Documentation.PACKAGE,)

@@ -1,4 +1,4 @@
-"""A relay in front of each host, which counts requests and what came of them.
+"""A relay in front of each host, which counts requests and their results.
 
 Owns: the exchanges of a host. Invariants: one connection of the client is one connection to the host; bytes pass unchanged and in order, and
 an end or a reset passes as what it is; the meter only reads along. Must not know: who crawls, and which answer is a refusal.
@@ -128,7 +128,7 @@ class Connection:
 
 
 class Meter:
-    """Listens on one address and relays to another, in a thread of its own."""
+    """Listens on one address and relays to another, in its own thread."""
 
     def __init__(self, address: str, port: int, behind: tuple[str, int]):
         self.address, self.port, self.behind = address, port, behind
@@ -200,7 +200,7 @@ class Meter:
                 try:
                     look(data)
                 except (ValueError, IndexError):
-                    # What is no HTTP passes all the same, uncounted.
+                    # What is no HTTP passes anyway, uncounted.
                     look = len
                 writer.write(data)
                 await writer.drain()

@@ -11,7 +11,7 @@ from tables import heads, row
 
 #: Ends that say that a limit or a ban cost the link.
 LIMITED = ("rate_limited", "blocked_403", "blocked_429", "blocked_captcha", "server_error", "timeout", "connection_error", "connection_reset", "no result")
-#: Refused per thousand requests, first and second run: of all walls, and of any.
+#: Refused per thousand requests, first and second run: of all guards, and of any.
 ALL_REFUSED, ANY_REFUSED = (5.0, 1.0), (20.0, 5.0)
 SHARES = (0.75, 0.85)
 COST = 1.2
@@ -39,25 +39,25 @@ def targets(results: dict) -> list[tuple[str, str, str, bool]]:
         rows.append((figure, target, value + (": " + ", ".join(misses) if misses else ""), not misses))
 
     for number, which in enumerate(FETCHWISE):
-        everything = list(own_runs(results, which, "wall", "app", "proxy"))
-        walls, name = list(own_runs(results, which, "wall")), NAMES[which]
+        everything = list(own_runs(results, which, "guard", "app", "proxy"))
+        guards, name = list(own_runs(results, which, "guard")), NAMES[which]
         wrong = [f"{kind.name} {run.wrong}" for kind, run in everything if run.wrong]
         add(f"wrong pages, {name}", "0", wrong, str(sum(run.wrong for _, run in everything)))
-        passable = [(kind, run) for kind, run in walls if kind.is_passable]
+        passable = [(kind, run) for kind, run in guards if kind.is_passable]
         lost = [f"{kind.name} {run.listed - run.good - run.wrong}" for kind, run in passable if run.good + run.wrong < run.listed]
         add(f"links lost to limits and bans, {name}", "0", lost, str(sum(run.listed - run.good - run.wrong for _, run in passable)))
         refused = 1000 * sum(run.refused for _, run in passable) / max(sum(run.requests for _, run in passable), 1)
         most = ALL_REFUSED[number]
-        rows.append((f"refused per thousand requests of all walls, {name}", f"at most {most:g}", f"{refused:.1f}", refused <= most))
+        rows.append((f"refused per thousand requests of all guards, {name}", f"at most {most:g}", f"{refused:.1f}", refused <= most))
         above = [f"{kind.name} {per_thousand(run):.1f}" for kind, run in passable if per_thousand(run) > ANY_REFUSED[number]]
         worst = max((per_thousand(run) for _, run in passable), default=0.0)
-        add(f"refused per thousand requests of any wall, {name}", f"at most {ANY_REFUSED[number]:g}", above, f"{worst:.1f}")
-        shares = [(kind, run) for kind, run in walls if run.share is not None]
+        add(f"refused per thousand requests of any guard, {name}", f"at most {ANY_REFUSED[number]:g}", above, f"{worst:.1f}")
+        shares = [(kind, run) for kind, run in guards if run.share is not None]
         low = [f"{kind.name} {run.share:.2f}" for kind, run in shares if run.share < SHARES[number]]
         add(f"least share of the best constant rate, {name}", f"at least {SHARES[number]}", low, f"{min((run.share for _, run in shares), default=0):.2f}")
         costs = [(kind, run.cost_per_page or float("inf")) for kind, run in passable]
         dear = [f"{kind.name} {cost:.2f}" for kind, cost in costs if cost > COST]
-        add(f"cost of a page behind walls that any client passes, {name}", f"at most {COST}", dear, f"{max((cost for _, cost in costs), default=0):.2f}")
+        add(f"cost of a page behind guards that any client passes, {name}", f"at most {COST}", dear, f"{max((cost for _, cost in costs), default=0):.2f}")
         apps = list(own_runs(results, which, "app"))
         short = [f"{kind.name} {run.good} of {run.listed}" for kind, run in apps if run.good < run.listed]
         value = f"{sum(run.good for _, run in apps)} of {sum(run.listed for _, run in apps)}"
@@ -66,7 +66,7 @@ def targets(results: dict) -> list[tuple[str, str, str, bool]]:
         other = [f"{kind.name} {ends_of(run)}" for kind, run in proxies if run.lost.get(kind.expected_error, 0) != run.listed]
         value = f"{sum(run.lost.get(kind.expected_error, 0) for kind, run in proxies)} of {sum(run.listed for _, run in proxies)}"
         add(f"refusals of a proxy that are `network_block`, {name}", "all", other, value)
-        for kind, run in walls:
+        for kind, run in guards:
             if not kind.is_passable:
                 says = run.good == run.listed or re.search(r"robots\.txt(?! obeyed)", run.said) is not None
                 state = f"{'ended' if run.has_ended else 'not ended'} after {run.seconds:.0f} s; {run.good} pages; robots.txt {'named' if says else 'not named'}"
@@ -90,13 +90,13 @@ def lines(results: dict, rows: list) -> list[str]:
     columns = ["good", "wrong", "lost", "refused", "cost", "share", "seconds", "ended"]
     text = heads("figure", "target", "measured", "verdict")
     text += [row(figure, target, value, "met" if met else "missed") for figure, target, value, met in rows]
-    for kinds, title in ((("wall", "proxy"), "Walls"), (("app",), "Applications")):
+    for kinds, title in ((("guard", "proxy"), "Guards"), (("app",), "Applications")):
         of_kind = [(kind, found) for kind, found in results.values() if kind.kind in kinds]
         if not of_kind:
             continue
-        text += ["", f"{title}:", "", *heads("host", "set up", *(["best/s"] if "wall" in kinds else []), "run", *columns)]
+        text += ["", f"{title}:", "", *heads("host", "set up", *(["best/s"] if "guard" in kinds else []), "run", *columns)]
         for kind, found in of_kind:
-            best = ["-" if found.get("best") is None else f"{found['best']:.1f}"] if "wall" in kinds else []
+            best = ["-" if found.get("best") is None else f"{found['best']:.1f}"] if "guard" in kinds else []
             for by, run in found["runs"]:
                 if by in FETCHWISE:
                     text.append(row(kind.name, kind.rule, *best, NAMES[by].split()[0], *figures(run)))

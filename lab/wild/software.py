@@ -109,7 +109,7 @@ class Software:
     def environment(self) -> dict[str, str]:
         """Returns variables with which unpacked programs find their libraries."""
         libraries = [*glob.glob(str(self.debian_root / "usr/lib/*-linux-gnu")), *glob.glob(str(self.debian_root / "lib/*-linux-gnu"))]
-        # Some libraries of a program are in a folder of its own.
+        # Some libraries of a program are in its own folder.
         libraries += glob.glob(str(self.debian_root / "usr/lib/*-linux-gnu/varnish"))
         return {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries)}
 
@@ -137,7 +137,7 @@ def run(command: list, cwd=None, env=None, seconds: float = 540, stdin: str | No
 
 
 class Program:
-    """A running program in a session of its own, with its messages in a file."""
+    """A running program in its own session, with its messages in a file."""
 
     running: list["Program"] = []
 

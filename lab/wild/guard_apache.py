@@ -1,6 +1,6 @@
-"""Walls of Apache: mod_evasive, mod_qos, and ModSecurity with the rules against floods of the core rule set."""
+"""Guards of Apache: mod_evasive, mod_qos, and ModSecurity with the rules against floods of the core rule set."""
 
-from hosts import PORT, Documentation, Host, Wall, is_root
+from hosts import PORT, Documentation, Host, Guard, is_root
 
 
 def apache(host: Host, modules: list[str], settings: str, root, processes: int = 2):
@@ -45,7 +45,7 @@ DocumentRoot "{root}"
     host.run("apache", [host.software.program("apache2"), "-DFOREGROUND", "-f", path])
 
 
-class Apache(Wall):
+class Apache(Guard):
     debian = (Documentation.PACKAGE, "apache2-bin")
     modules: tuple[str, ...] = ()
 

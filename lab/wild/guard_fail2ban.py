@@ -2,14 +2,14 @@
 
 import shutil
 
-from hosts import PORT, Wall, nginx
+from hosts import PORT, Guard, nginx
 from software import Program
 
 
-class Fail2ban(Wall):
+class Fail2ban(Guard):
     name = "fail2ban"
     rule = "`limit_req` 5 per second, burst 10; the third 503 within 60 s is a ban of 60 s (403)"
-    debian = (*Wall.debian, "fail2ban")
+    debian = (*Guard.debian, "fail2ban")
     best = 5.0
     count = 200
     seconds = 300.0

@@ -1,6 +1,6 @@
 """Limiters inside applications, as their READMEs have them: express-rate-limit, rate-limiter-flexible, flask-limiter."""
 
-from hosts import PORT, Documentation, Wall
+from hosts import PORT, Documentation, Guard
 
 EXPRESS = """import express from 'express';
 {imports}
@@ -11,7 +11,7 @@ app.listen({port}, '{address}');
 """
 
 
-class Express(Wall):
+class Express(Guard):
     debian = (Documentation.PACKAGE,)
     imports = limiter = ""
 
@@ -49,7 +49,7 @@ app.use((request, response, next) => {
 });"""
 
 
-class FlaskLimiter(Wall):
+class FlaskLimiter(Guard):
     name = "flask-limiter"
     rule = "60 per minute and 5 per second; 429"
     debian = (Documentation.PACKAGE,)

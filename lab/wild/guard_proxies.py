@@ -1,9 +1,9 @@
 """The crawler's own proxy refuses: Squid and Privoxy, with a rule against the site."""
 
-from hosts import PORT, Documentation, Link, Wall
+from hosts import PORT, Documentation, Link, Guard
 
 
-class Proxy(Wall):
+class Proxy(Guard):
     kind, count, is_passable = "proxy", 30, False
     expected_error = "network_block"
 
@@ -19,7 +19,7 @@ class Proxy(Wall):
 class Squid(Proxy):
     name = "squid"
     rule = "`http_access deny`: 403 with `X-Squid-Error`"
-    debian = (*Wall.debian, "squid")
+    debian = (*Guard.debian, "squid")
     quick = True
 
     def set_up(self):
@@ -55,7 +55,7 @@ shutdown_lifetime 1 seconds
 class Privoxy(Proxy):
     name = "privoxy"
     rule = "`+block`: 403 of Privoxy"
-    debian = (*Wall.debian, "privoxy")
+    debian = (*Guard.debian, "privoxy")
 
     def set_up(self):
         self.serve_origin()

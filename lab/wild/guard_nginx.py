@@ -1,9 +1,9 @@
-"""Walls of nginx, as its documentation has them: `limit_req`, `limit_conn`, and `return 444` for programs."""
+"""Guards of nginx, as its documentation has them: `limit_req`, `limit_conn`, and `return 444` for programs."""
 
-from hosts import PORT, Wall, nginx
+from hosts import PORT, Guard, nginx
 
 
-class LimitReq(Wall):
+class LimitReq(Guard):
     name = "nginx-limit-req"
     rule = "`limit_req`: 1 per second, burst 5 with delay; 503"
     best, count, quick = 1.0, 60, True
@@ -13,7 +13,7 @@ class LimitReq(Wall):
         nginx(self, "nginx", f"listen {self.behind}:{PORT}; root {self.documentation.root}; limit_req zone=one burst=5;", zone)
 
 
-class LimitConn(Wall):
+class LimitConn(Guard):
     name = "nginx-limit-conn"
     rule = "`limit_conn`: 2 at once, each at 60 kB per second; 503"
     count = 60
@@ -29,7 +29,7 @@ class LimitConn(Wall):
         nginx(self, "nginx", f"listen {self.behind}:{PORT}; root {self.documentation.root}; {limits}", zone)
 
 
-class NoPrograms(Wall):
+class NoPrograms(Guard):
     name = "nginx-444"
     rule = "`return 444` for everything that names no browser, robots.txt included"
     count, is_passable, drops, quick = 20, False, True, True

@@ -1,10 +1,10 @@
-"""Walls of HAProxy: a stick table counts requests of 10 s; more than 20 are denied, tarpitted or dropped."""
+"""Guards of HAProxy: a stick table counts requests of 10 s; more than 20 are denied, tarpitted or dropped."""
 
-from hosts import PORT, Wall
+from hosts import PORT, Guard
 
 
-class HAProxy(Wall):
-    debian = (*Wall.debian, "haproxy")
+class HAProxy(Guard):
+    debian = (*Guard.debian, "haproxy")
     best = 2.0
     answer = ""
 

@@ -1,12 +1,12 @@
 """Varnish with vsthrottle: a limit whose answer names a shorter time than the ban lasts."""
 
-from hosts import PORT, Wall
+from hosts import PORT, Guard
 
 
-class Throttle(Wall):
+class Throttle(Guard):
     name = "varnish-vsthrottle"
     rule = "15 in 10 s, then 429 for 30 s; `Retry-After: 5`"
-    debian = (*Wall.debian, "varnish", "varnish-modules")
+    debian = (*Guard.debian, "varnish", "varnish-modules")
     best = 1.5
     seconds = 420.0
 
