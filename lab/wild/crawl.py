@@ -53,9 +53,11 @@ class Run:
 
 
 def is_good(text: str, link: Link) -> bool:
-    plain = " ".join(html.unescape(re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text, flags=re.S | re.I)).split())
-    whole = " ".join(html.unescape(text).split())
-    return all(part in plain or part in whole for part in link.expected)
+    """Returns whether the page has the texts, outside of scripts; markup may stand between words."""
+    visible = re.sub(r"<(script|style|noscript|template)\b.*?</\1>", " ", text, flags=re.S | re.I)
+    plain, spaced = (" ".join(html.unescape(re.sub(r"<[^>]*>", between, visible)).split()) for between in ("", " "))
+    whole = " ".join(html.unescape(visible).split())
+    return all(part in plain or part in spaced or part in whole for part in link.expected)
 
 
 def count(host: Host, links: list[Link], texts: dict[str, str], run: Run, until: float):

@@ -1,5 +1,7 @@
 """Guards of Apache: mod_evasive, mod_qos, and ModSecurity with the rules against floods of the core rule set."""
 
+import shutil
+
 from hosts import PORT, Documentation, Host, Guard, is_root
 
 
@@ -95,16 +97,18 @@ QS_ClientEventLimitCount 60 30 QS_Limit
 
 class CoreRules(Apache):
     name = "apache-modsecurity-crs"
-    rule = "core rule set, its rules against floods: 100 in 60 s; connections are dropped for 60 s"
+    rule = "core rule set, its rules against floods: twice 100 within 60 s; connections are dropped for 60 s"
     debian = (*Apache.debian, "libapache2-mod-security2", "modsecurity-crs")
     modules = ("unique_id", "security2")
-    best, count, drops = 100 / 60, 150, True
+    best, count, drops = 100 / 60, 240, True
     seconds = 420.0
 
     def settings(self):
         rules = self.software.file("usr/share/modsecurity-crs/rules")
         data = self.place / "data"
-        data.mkdir(exist_ok=True)
+        # Counters are on disk.
+        shutil.rmtree(data, ignore_errors=True)
+        data.mkdir()
         data.chmod(0o777)
         # As crs-setup.conf has it, but for the time of a ban (600 s there) and the rule against addresses in numbers, which are all there is here.
         return f"""SecRuleEngine On

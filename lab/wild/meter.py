@@ -93,9 +93,9 @@ class Connection:
         self.responses = Stream(self.response_has_body)
 
     def response_has_body(self, first: str) -> bool:
-        status = first.split(" ")[1:2]
+        status = (first.split(" ") + [""])[1]
         is_head = bool(self.open) and self.open[0][1]
-        return not is_head and status not in (["204"], ["304"]) and not status[:1] == ["1"]
+        return not is_head and status not in ("204", "304") and not status.startswith("1")
 
     def sent(self, data: bytes):
         for first, headers in self.requests.feed(data):
@@ -111,11 +111,10 @@ class Connection:
     def received(self, data: bytes):
         for first, _ in self.responses.feed(data):
             status = int(first.split(" ")[1]) if first.startswith("HTTP/") and first.split(" ")[1].isdigit() else 0
-            if 100 < status < 200:
-                self.requests.is_opaque = self.responses.is_opaque = status == 101
-                if status != 101:
-                    continue
-            if status == 100:
+            if status == 101:
+                # A WebSocket begins.
+                self.requests.is_opaque = self.responses.is_opaque = True
+            elif 100 <= status < 200:
                 continue
             if self.open:
                 exchange, _ = self.open.pop(0)

@@ -71,7 +71,8 @@ def targets(results: dict) -> list[tuple[str, str, str, bool]]:
                 says = run.good == run.listed or re.search(r"robots\.txt(?! obeyed)", run.said) is not None
                 state = f"{'ended' if run.has_ended else 'not ended'} after {run.seconds:.0f} s; {run.good} pages; robots.txt {'named' if says else 'not named'}"
                 rows.append((f"{kind.name}: a robots.txt without an answer, {name}", "ends, and says why", state, run.has_ended and says))
-    return rows
+    # A run without hosts of a kind says nothing about it.
+    return [one for one in rows if one[2] not in ("0 of 0", "nothing")]
 
 
 def ends_of(run: Run) -> str:
