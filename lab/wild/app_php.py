@@ -136,8 +136,9 @@ $config['skin'] = 'elastic';
         self.write("built", "")
 
     def links(self, part):
-        tasks = ["", "?_task=login", "?_task=mail", "?_task=addressbook", "?_task=settings", "?_task=mail&_mbox=INBOX", "?_task=mail&_mbox=Sent", "?_task=login&_language=en"]
-        return [Link(f"{self.base}/{task}", ("Username", "Password", "Harbour Mail")) for task in tasks]
+        tasks = ["login", "mail", "addressbook", "settings", "mail&_mbox=INBOX", "mail&_mbox=Sent", "login&_language=en"]
+        paths = ["", *(f"?_task={task}" for task in tasks)]
+        return [Link(f"{self.base}/{path}", ("Username", "Password", "Harbour Mail")) for path in paths]
 
 
 HOSTS = [MediaWiki, DokuWiki, Roundcube]

@@ -15,11 +15,10 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
-from hosts import PORT, REFUSALS, Host, Link
-from software import Missing, Software
+from hosts import REFUSALS, Host, Link
+from software import Software
 
 #: A client that leaves a request alone after this time has waited for an answer in vain, in seconds.
 SILENCE = 4

@@ -2,7 +2,7 @@
 
 import shutil
 
-from hosts import PORT, Documentation, Host, Guard, is_root
+from hosts import PORT, Documentation, Guard, Host, is_root
 
 
 def apache(host: Host, modules: list[str], settings: str, root, processes: int = 2):

@@ -1,6 +1,6 @@
 """The crawler's own proxy refuses: Squid and Privoxy, with a rule against the site."""
 
-from hosts import PORT, Documentation, Link, Guard
+from hosts import PORT, Guard, Link
 
 
 class Proxy(Guard):

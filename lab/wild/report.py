@@ -9,8 +9,6 @@ import re
 from crawl import Run
 from tables import heads, row
 
-#: Ends that say that a limit or a ban cost the link.
-LIMITED = ("rate_limited", "blocked_403", "blocked_429", "blocked_captcha", "server_error", "timeout", "connection_error", "connection_reset", "no result")
 #: Refused per thousand requests, first and second run: of all guards, and of any.
 ALL_REFUSED, ANY_REFUSED = (5.0, 1.0), (20.0, 5.0)
 SHARES = (0.75, 0.85)
@@ -63,8 +61,9 @@ def targets(results: dict) -> list[tuple[str, str, str, bool]]:
         value = f"{sum(run.good for _, run in apps)} of {sum(run.listed for _, run in apps)}"
         add(f"pages of applications that a browser can show, {name}", "every page", short, value)
         proxies = list(own_runs(results, which, "proxy"))
-        other = [f"{kind.name} {ends_of(run)}" for kind, run in proxies if run.lost.get(kind.expected_error, 0) != run.listed]
-        value = f"{sum(run.lost.get(kind.expected_error, 0) for kind, run in proxies)} of {sum(run.listed for _, run in proxies)}"
+        named = {kind.name: run.lost.get(kind.expected_error, 0) for kind, run in proxies}
+        other = [f"{kind.name} {ends_of(run)}" for kind, run in proxies if named[kind.name] != run.listed]
+        value = f"{sum(named.values())} of {sum(run.listed for _, run in proxies)}"
         add(f"refusals of a proxy that are `network_block`, {name}", "all", other, value)
         for kind, run in guards:
             if not kind.is_passable:
