@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -91,6 +92,8 @@ def main() -> int:
     parser.add_argument("--write", help="the page with the tables")
     parser.add_argument("--place", type=pathlib.Path, default=tables.ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "wild", help="where all is kept")
     args = parser.parse_args()
+    # Whoever ends the lab ends its programs.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if args.list:
         print("\n".join(f"{host.name:24} {host.kind:6} {'quick' if host.quick else '':6} {host.rule}" for host in HOSTS))
         return 0

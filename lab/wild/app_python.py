@@ -62,7 +62,7 @@ demo.launch(server_name=os.environ["ADDRESS"], server_port=int(os.environ["PORT"
 class Panel(PythonApp):
     name = "panel"
     rule = "`panel serve`; 30 articles, by WebSocket"
-    python = ("panel==1.10.0",)
+    python = ("panel==1.8.3",)
     path = "/app?article={number}"
     program = """import panel as pn
 

@@ -1,6 +1,8 @@
 """fail2ban with nginx: who exceeds `limit_req` too often is put on a deny list, which nginx reads again."""
 
+import os
 import shutil
+import sys
 
 from hosts import PORT, Guard, nginx
 from software import Program
@@ -55,7 +57,8 @@ actionunban = sed -i '/^<ip> /d' {banned}; kill -HUP $(cat {pid})
 """,
         )
         folder = self.software.file("usr/lib/python3/dist-packages/fail2ban").parent
-        command = ["/usr/bin/python3", self.software.program("fail2ban-server"), "-c", settings, "-s", self.place / "socket", "-p", self.place / "f2b.pid"]
+        python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+        command = [python, self.software.program("fail2ban-server"), "-c", settings, "-s", self.place / "socket", "-p", self.place / "f2b.pid"]
         environment = {**self.software.environment(), "PYTHONPATH": str(folder)}
         socket = self.place / "socket"
         socket.unlink(missing_ok=True)

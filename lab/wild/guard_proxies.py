@@ -4,7 +4,7 @@ from hosts import PORT, Guard, Link
 
 
 class Proxy(Guard):
-    kind, count, is_passable = "proxy", 30, False
+    kind, count, is_passable = "proxy", 10, False
     expected_error = "network_block"
 
     def links(self, part):

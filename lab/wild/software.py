@@ -85,7 +85,7 @@ class Software:
         folder, wanted = self.place / "python" / name, "\n".join(packages)
         mark = folder / "installed.txt"
         if not mark.exists() or mark.read_text() != wanted:
-            run([sys.executable, "-m", "venv", "--clear", folder])
+            run([sys.executable, "-m", "venv", folder])
             run([folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", *packages])
             mark.write_text(wanted)
         return folder / "bin"
@@ -123,7 +123,7 @@ def unpack(archive: pathlib.Path, root: pathlib.Path):
         raise Missing(f"{archive.name} cannot be unpacked")
 
 
-def run(command: list, cwd=None, env=None, seconds: float = 540, stdin: str | None = None) -> str:
+def run(command: list, cwd=None, env=None, seconds: float = 1800, stdin: str | None = None) -> str:
     """Runs a command of a set-up, and returns its output. Whatever fails makes the software missing."""
     command = [str(word) for word in command]
     try:
