@@ -92,7 +92,7 @@ def main() -> int:
     parser.add_argument("--write", help="the page with the tables")
     parser.add_argument("--place", type=pathlib.Path, default=tables.ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "wild", help="where all is kept")
     args = parser.parse_args()
-    # Whoever ends the lab ends its programs.
+    # A lab that is ended ends its programs.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if args.list:
         print("\n".join(f"{host.name:24} {host.kind:6} {'quick' if host.quick else '':6} {host.rule}" for host in HOSTS))
