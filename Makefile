@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
-# What `install` installs and `limiters` measures: a program that is built already, or nothing, and they build one.
+# What `install` installs, and `limiters` and `wild` measure: a program that is built already, or nothing, and they build one.
 PROGRAM ?=
 FUZZ_SECONDS ?= 60
 # The packages that are tested. Benchmarks, their report and the example crawler bring libraries of others, which no test needs.
@@ -29,10 +29,12 @@ SKIPPED_LIST = $(abspath $(or $(CARGO_TARGET_DIR),target))/skipped-tests.txt
 BENCH_REPORT ?=
 # Arguments of `limiters`: --quick, --seconds N, --seed N.
 LIMITERS ?=
+# Arguments of `wild`: --list, --only HOST,HOST, --quick, --peers, --kept.
+WILD ?=
 SHELL_PAGES := lab/testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test list-tests test-system check book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo fleet-testbed bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures terminal-pictures crawl chromium nginx nats-server prometheus yt-dlp limits limiters fleet-queue warc-tools peers python node examples install release ci
+.PHONY: help test list-tests test-system check book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo fleet-testbed bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures terminal-pictures crawl chromium nginx nats-server prometheus yt-dlp limits limiters wild fleet-queue warc-tools peers python node examples install release ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -87,6 +89,10 @@ fleet-queue: nats-server ## Fetch a queue of 100,000 links with three nodes, of 
 limiters: ## Crawl twelve hosts with limiters, twice and on a busy machine, and write docs/reports/limiters.md (a quarter of an hour; wants an idle machine)
 	$(if $(PROGRAM),,$(CARGO) build --locked --profile dist -p fetchwise-cli --features full)
 	@python3 lab/limiters.py --fetchwise $(or $(PROGRAM),$(or $(CARGO_TARGET_DIR),target)/dist/fetchwise) --write docs/reports/limiters.md $(LIMITERS)
+
+wild: ## Crawl software that others wrote, limiters and applications, and write docs/reports/wild.md (two hours; WILD=--quick takes minutes)
+	$(if $(PROGRAM)$(filter --list --kept,$(WILD)),,$(CARGO) build --locked --profile dist -p fetchwise-cli --features full)
+	@python3 lab/wild --program $(or $(PROGRAM),$(or $(CARGO_TARGET_DIR),target)/dist/fetchwise) --write docs/reports/wild.md $(WILD)
 
 python: ## Build the Python package and test it as it is installed (some ten minutes)
 	@.ci/python

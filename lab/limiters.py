@@ -33,8 +33,10 @@ import tempfile
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- measured -->", "<!-- end -->"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lab"))
+
+from tables import commit, heads, row, write_measured  # noqa: E402
+
 #: Links of each of the twelve hosts in one list.
 LINKS = 6000
 #: The default of `pace.max_rate`, which is the best rate of a host without a limit.
@@ -533,16 +535,12 @@ class Bench:
         return [first, second, busy]
 
 
-def row(*cells) -> str:
-    return "| " + " | ".join(str(cell) for cell in cells) + " |"
-
-
 def host_table(bench: Bench, first: Visit, second: Visit, busy: Visit | None = None) -> list[str]:
     """One row per host: what it allows and what came."""
     figures = ["good/s", "share", "blocked"]
-    heads = ["host", "limit", "allows/s", *figures, "second: good/s", *figures[1:]]
-    heads += ["busy: good/s", *figures[1:]] if busy else []
-    lines = [row(*heads), "|" + "---|" * len(heads)]
+    columns = ["host", "limit", "allows/s", *figures, "second: good/s", *figures[1:]]
+    columns += ["busy: good/s", *figures[1:]] if busy else []
+    lines = heads(*columns)
     for (address, host), other in zip(bench.first.items(), bench.busy):
         cells = [host.name, host.rule, f"{host.best:.1f}"]
         for visit, at in ((first, address), (second, address), (busy, other))[: 3 if busy else 2]:
@@ -555,7 +553,7 @@ def minute_table(bench: Bench, visit: Visit) -> list[str]:
     """One row per host with errors and slow host: its good pages per second in each fifth of the visit."""
     parts = [(n / 5, (n + 1) / 5) for n in range(5)]
     minutes = [f"{begin * visit.seconds:.0f}-{end * visit.seconds:.0f} s" for begin, end in parts]
-    lines = [row("host", *minutes, "all", "blocked"), "|" + "---|" * (len(minutes) + 3)]
+    lines = heads("host", *minutes, "all", "blocked")
     groups = [(bench.fixed, ", `--rate 2`"), (bench.errors, ""), (bench.slow, "")]
     for address, host, note in ((address, host, note) for hosts, note in groups for address, host in hosts.items()):
         rates = [f"{visit.rate(address, *part):.2f}" for part in parts]
@@ -593,16 +591,6 @@ def figures(bench: Bench, first: Visit, second: Visit, busy: Visit | None = None
     return [*rows[:2], *rows[-2:], *rows[2:-2]]
 
 
-def commit() -> str:
-    git = ["git", "-C", str(ROOT)]
-    try:
-        name = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        changes = subprocess.run([*git, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return f"{name} with changes" if changes.strip() else name
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fetchwise", required=True, type=os.path.abspath, help="the program")
@@ -626,7 +614,7 @@ def main() -> int:
     visited = list(zip(visits, (bench.first, bench.first, bench.busy)))
     rows = figures(bench, *visits)
     is_met = {True: "met", False: "missed"}
-    lines = [row("figure", "target", "measured", "verdict"), "|" + "---|" * 4]
+    lines = heads("figure", "target", "measured", "verdict")
     lines += [row(name, goal, f"{value:.2f}", is_met[met]) for name, goal, value, met in rows]
     names = ["first visit", "second visit with the other programs", "busy machine"]
     loads = ", ".join(f"{visit.busy:.0%} ({name})".replace("%", " %") for visit, name in zip(visits, names))
@@ -660,9 +648,7 @@ def main() -> int:
     ]
     print("\n".join(lines))
     if args.write:
-        page = pathlib.Path(args.write)
-        head, rest = page.read_text().split(BEGIN, 1)
-        page.write_text(f"{head}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{rest.split(END, 1)[1]}")
+        write_measured(args.write, lines)
     return 0 if args.quick or all(met for *_, met in rows) else 1
 
 
