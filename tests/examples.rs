@@ -52,7 +52,7 @@ fn a_polite_crawler_fetches_all_but_what_robots_txt_forbids() {
     let said = run("polite");
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.iter().filter(|line| line.ends_with(" bytes")).count(), 5, "{said}");
-    assert!(lines[5].contains("/deeper/1: Some(\"robots"), "in the order of the input: {said}");
+    assert!(lines[5].contains("/deeper/1: Some(\"disallowed\")"), "in the order of the input: {said}");
     assert!(lines[6].starts_with("5 delivered"), "{said}");
 }
 
