@@ -209,6 +209,8 @@ struct LastAttempt {
     confidence: f64,
     status: Option<u16>,
     is_banned: bool,
+    /// It was the trial of a host that still refuses all requests.
+    was_trial: bool,
     /// The domain that blocked the last blocked attempt.
     blocked_by: Option<Box<str>>,
     message: String,

@@ -24,6 +24,9 @@ use fetchwise_types::time::Timestamp;
 /// Delay before the first retry after a local fault; it doubles each time.
 const LOCAL_FAULT_BASE: Duration = Duration::from_millis(250);
 
+/// Least wait for a link that a known limit has refused.
+const REFUSED_WAIT: Duration = Duration::from_secs(1);
+
 /// Share of the pages of a host with errors at any rate that may still fail after all retries.
 const LOST_TO_NOISE: f64 = 0.002;
 /// Maximum number of retries of one page for such errors.
@@ -82,7 +85,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.record(&sent, &result, classified.error.clone(), classified.weight);
         if let PaceEffect::Held(until) = case.effect {
             let host: Box<str> = self.host().into();
-            self.passage.pause_for_hold(&host, until, sent.now);
+            self.passage.pause_for_hold(&host, until, Some(sent.selection.fetcher), sent.now);
         }
         self.apply(classified, &sent, &result, claims);
     }
@@ -115,11 +118,16 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let kind = error.as_ref().and_then(ErrorType::kind);
         let asked = self.requested_pause(result, sent.now);
         // Checked before the pace gets the result, since afterwards it knows of the block only.
-        let was_served = error.is_some()
-            && self.was_served_recently(self.host(), Some(sent.selection), sent.now)
-            && !self.is_later_trial();
+        let was_served = error.is_some() && self.is_about_pace(sent.selection, sent.now);
+        let is_trial = self.passage.has_trial_of(self.host());
         let effect = self.report_to_pace(claims.permit.take(), sent, result, asked);
+        self.last.was_trial = is_trial && was_served && matches!(effect, PaceEffect::Held(_));
         self.seen.retry_after = self.seen.retry_after.max(asked);
+        if let PaceEffect::Refused(until) = effect
+            && was_served
+        {
+            self.seen.retry_after = self.seen.retry_after.max(Some(until.since(sent.now).max(REFUSED_WAIT)));
+        }
         self.tried.timeouts += u32::from(kind == Some(ErrorKind::Timeout));
         let settings = self.selector.visit_settings();
         Circumstances {
