@@ -42,6 +42,8 @@ pub(super) struct Circumstances {
     /// The host served this fetcher a moment ago, or served a moment before it began to refuse everything: a refusal
     /// concerns the crawl's speed.
     pub(super) was_served: bool,
+    /// The host blocks some pages at any rate and serves others to this fetcher, which one more block would exclude.
+    pub(super) is_page_block: bool,
     /// The fetcher may go once more.
     pub(super) may_retry: bool,
     /// Timeouts, if this is one, have taken all the time that the visit may spend on them.
@@ -81,6 +83,8 @@ pub(super) fn classify(result: &FetchResult, by: &FetcherSpec, case: &Circumstan
     let weight = match kind {
         // Not final yet.
         _ if meaning == Meaning::Retry || case.effect == PaceEffect::Doubt => 0.0,
+        // About pages. As many in a row come by chance.
+        _ if is_block && case.is_page_block => 0.0,
         // Not about the fetcher: the host says "not now" to every client.
         Some(ErrorKind::ServerError) if is_limit => 0.0,
         // The server says that it failed where the status says something else, so no fetcher caused it.
@@ -134,6 +138,7 @@ mod tests {
         asked: None,
         effect: PaceEffect::None,
         was_served: false,
+        is_page_block: false,
         may_retry: true,
         is_out_of_time: false,
         ends_after_block: false,
@@ -149,6 +154,7 @@ mod tests {
     const UNKNOWN: Circumstances = Circumstances { effect: PaceEffect::Refused(Timestamp::from_millis(1)), ..FIRST };
     const KNOWN: Circumstances = Circumstances { was_served: true, ..UNKNOWN };
     const OPEN: Circumstances = Circumstances { was_served: true, ..FIRST };
+    const PAGES: Circumstances = Circumstances { was_served: true, is_page_block: true, ..FIRST };
     const DOUBT: Circumstances = Circumstances { effect: PaceEffect::Doubt, was_served: true, ..FIRST };
     const LATE: Circumstances = Circumstances { is_out_of_time: true, ..FIRST };
     const STRICT: Circumstances = Circumstances { ends_after_block: true, ..FIRST };
@@ -176,7 +182,7 @@ mod tests {
     fn each_result_has_its_meaning() {
         use Meaning::{Delivered, End, Limit, OtherFetcher, Refused, Retry};
         let of = FetchResult::from;
-        let rows: [Row; 52] = [
+        let rows: [Row; 53] = [
             ("content", of(Outcome::Content), FIRST, Delivered, None, 1.0),
             ("unchanged", of(Outcome::NotModified), FIRST, Delivered, None, 0.0),
             ("a page without text", of(Outcome::Empty), FIRST, OtherFetcher, Some("wrong_tool"), 1.0),
@@ -189,6 +195,7 @@ mod tests {
             ("a block", status(403), FIRST, OtherFetcher, Some("blocked_403"), 1.0),
             ("a block for a minute", status(403), ASKED, Limit, Some("blocked_403"), 1.0),
             ("a block in doubt", status(403), DOUBT, OtherFetcher, Some("blocked_403"), 0.0),
+            ("one of several pages", status(403), PAGES, OtherFetcher, Some("blocked_403"), 0.0),
             ("a block of a host that is held", status(403), HELD, Limit, Some("blocked_403"), 1.0),
             ("the same, that served a moment ago", status(403), SERVED, Limit, Some("rate_limited"), 0.0),
             ("a block that ends the visit", status(403), STRICT, End, Some("blocked_403"), 1.0),

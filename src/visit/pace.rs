@@ -155,6 +155,15 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.was_served_recently(host, Some(by), now) || is_trial()
     }
 
+    /// Returns whether a block concerns one of several pages that the host blocks at any rate, and would open the breaker
+    /// of a fetcher that gets the others.
+    pub(super) fn is_page_block(&self, kind: Option<ErrorKind>, by: Selection) -> bool {
+        let host = self.host();
+        kind.is_some_and(ErrorKind::is_banned)
+            && self.selector.pace().is_some_and(|pace| pace.page_blocks(host).is_some())
+            && self.selector.is_breaker_about_to_open(host, by.fetcher)
+    }
+
     /// Returns the fetcher that this visit's trial of its host leaves out, if that is the better question by now: waiting
     /// has not helped the fetcher of the earlier trials. What another one gets shows whether it is the fetcher.
     pub(super) fn fetcher_left_out(&self, now: Timestamp) -> Option<FetcherId> {

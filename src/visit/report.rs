@@ -134,6 +134,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             asked,
             effect,
             was_served,
+            is_page_block: was_served && self.is_page_block(kind, sent.selection),
             may_retry: self.tried.retries < self.retry_limit(settings.max_retries, kind),
             is_out_of_time: self.tried.timeouts >= settings.max_timeouts,
             ends_after_block: !settings.escalate_after_block,

@@ -348,6 +348,12 @@ impl Pace {
         self.hosts.get(self.key(host))?.entry().active()?.trouble.as_ref()?.noise.share()
     }
 
+    /// Returns the share of a host's responses that are blocks of single pages at any rate, if it is known to give such
+    /// blocks.
+    pub fn page_blocks(&self, host: &str) -> Option<f64> {
+        self.hosts.get(self.key(host))?.entry().active()?.trouble.as_ref()?.block_noise.share()
+    }
+
     /// Returns the result of a doubt that [`Pace::record_response`] reported.
     pub fn doubt_verdict(&self, host: &str, doubt: u32, now: Timestamp) -> DoubtVerdict {
         let key = self.key(host);
