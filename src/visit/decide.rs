@@ -162,7 +162,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             host_trial: self.passage.has_trial_of(self.decided_domain()),
             heuristics: known.as_deref().unwrap_or_default(),
         };
-        let (decision, host) = match self.fetcher_left_out(now).map(|left_out| self.select_without(left_out, &context)) {
+        let (decision, host) = match self.fetcher_left_out(now).map(|left_out| self.select_without(left_out, &context))
+        {
             Some(other) => other?,
             None if first => self.route(&context)?,
             None => self.select(&context)?,

@@ -147,12 +147,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Returns whether a refusal of this request concerns the crawl's speed, as far as anyone knows: the host has served
     /// its fetcher recently, or this is a trial of a host that served until it began to refuse.
     pub(super) fn is_about_pace(&self, by: Selection, now: Timestamp) -> bool {
-        let host = self.host();
-        let is_trial = || {
-            let pace = self.selector.pace();
-            self.passage.has_trial_of(host) && pace.is_some_and(|pace| pace.refusing_since(host, now).is_some())
-        };
-        self.was_served_recently(host, Some(by), now) || is_trial()
+        self.is_trial_of_pace(now) || self.was_served_recently(self.host(), Some(by), now)
+    }
+
+    /// Returns whether a request is a trial of a host that served until it began to refuse: nothing else goes out there.
+    pub(super) fn is_trial_of_pace(&self, now: Timestamp) -> bool {
+        self.selector.pace().is_some_and(|pace| pace.refusing_since(self.host(), now).is_some())
     }
 
     /// Returns whether a block concerns one of several pages that the host blocks at any rate, and would open the breaker

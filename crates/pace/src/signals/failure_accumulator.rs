@@ -26,7 +26,11 @@ const ERRORS: f64 = 2.0;
 const GROWING: f64 = 0.1;
 /// Weight of an error that is not how the host's limit is known to answer.
 const WEAK: f64 = 0.4;
-/// The same for a host that has hardly responded yet: four in a row.
+/// Factor for an error that took at least [`LONG_WAIT_S`] seconds, and [`LONGER`] times as long as the host's pages take.
+const KEPT_WAITING: f64 = 1.5;
+const LONG_WAIT_S: f64 = 3.0;
+const LONGER: f64 = 10.0;
+/// The sum of errors that makes a limit hit of a host that has hardly responded yet: four in a row.
 const ERRORS_OF_NEW: f64 = 3.0;
 /// Rate below which a single 503 is noise only on a host with at least this share of it.
 const SLOW: f64 = 2.0;
@@ -114,6 +118,7 @@ impl RateGate<'_> {
             }
             Signal::Unavailable | Signal::Broken | Signal::ServerError => {
                 let weight = if self.is_weak(response.signal) { WEAK } else { 1.0 };
+                let weight = if self.is_kept_waiting(response) { weight * KEPT_WAITING } else { weight };
                 if self.accumulate_error(weight, response.signal, permit.in_flight) {
                     let (rate, now) = (self.usable_rate(), self.now);
                     self.active.trouble().noise.revoke(rate, now);
@@ -150,6 +155,12 @@ impl RateGate<'_> {
     /// Returns whether the limit of this host is known to answer with a clearer sign than this one.
     fn is_weak(&self, signal: Signal) -> bool {
         self.active.trouble.as_ref().is_some_and(|trouble| trouble.clarity > clarity(signal, false))
+    }
+
+    /// Returns whether an error took far longer than the pages of this host do: a tarpit, or silence.
+    fn is_kept_waiting(&self, response: &Response) -> bool {
+        let usual_s = f64::from(self.active.fast).exp();
+        response.latency.is_some_and(|latency| latency.as_secs_f64() > LONG_WAIT_S.max(LONGER * usual_s))
     }
 
     /// Lowers the ceiling after a 503 that is no limit hit: the limit is near, or comes closer.
@@ -252,12 +263,7 @@ impl RateGate<'_> {
         self.active.trouble.as_ref().and_then(|trouble| trouble.noise.share()).is_some_and(|share| share >= least)
     }
 
-    fn accumulate_block(
-        &mut self,
-        permit: &Permit,
-        fetcher: u16,
-        hit: impl FnOnce(Cause) -> LimitHit,
-    ) -> SignalEffect {
+    fn accumulate_block(&mut self, permit: &Permit, fetcher: u16, hit: impl FnOnce(Cause) -> LimitHit) -> SignalEffect {
         // Requests in flight at the beginning of the doubt with the same block wait for the same verdict.
         let open = self.active.trouble().doubt.is_some_and(|doubt| doubt.fetcher == fetcher);
         if open && self.active.trouble().hold > self.now {
