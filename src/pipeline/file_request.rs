@@ -184,7 +184,7 @@ impl FileHosts<'_, '_> {
         if let Some(ResponseEffect::LimitHit { hold_until, level }) = permit.map(|permit| permit.report(&response, now))
         {
             selector.recorder().count_rate_limit_hit(level as usize);
-            return self.passage.pause_for_hold(host, hold_until, now);
+            return self.passage.pause_for_hold(host, hold_until, None, now);
         }
         let is_limit = status == Some(429) || status == Some(503) && asked.is_some();
         if is_limit && self.passage.remaining_hold(host, now).is_none() {

@@ -98,6 +98,9 @@ pub struct Report {
     pub message: Option<String>,
     /// Whether any attempt was blocked.
     pub is_banned: bool,
+    /// Whether the last attempt was the trial of a host that served until it began to refuse all requests, and still
+    /// does. That says nothing of the link.
+    pub was_trial: bool,
     /// Number of attempts, each of them logged, with probe and retry. Redirects belong to their attempt. An attempt
     /// that ended before anything was sent (`refused_address`, `dns_error`) counts. 0 if there was no attempt: paused,
     /// invalid URL, no route, no fetcher.

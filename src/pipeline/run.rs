@@ -383,6 +383,7 @@ fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
         error_type,
         message: Some(end.message).filter(|message| !message.is_empty()),
         is_banned: end.is_banned,
+        was_trial: end.was_trial,
         requests: end.requests,
         bytes: if success { bytes } else { 0 },
         paused_until: end.paused_until,

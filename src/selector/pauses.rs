@@ -101,6 +101,13 @@ impl Selector {
         }
     }
 
+    /// Returns whether one more block opens the breaker of a fetcher on `domain`.
+    pub(crate) fn is_breaker_about_to_open(&self, domain: &str, fetcher: FetcherId) -> bool {
+        let guard = self.learned.evidence.guard();
+        let entry = self.learned.evidence.entry(Key::domain(domain), &guard);
+        entry.is_some_and(|entry| entry.breaker(fetcher).blocks.saturating_add(1) >= self.backoff.breaker_blocks)
+    }
+
     /// Claims the half-open trial of a fetcher whose breaker on `domain` had run out when the decision was made. One
     /// caller may try whether the fetcher gets through again.
     pub(crate) fn claim_breaker_trial(&self, domain: &str, fetcher: FetcherId, now: Timestamp) -> BreakerTrial {

@@ -16,6 +16,7 @@ use crate::backoff::{BackoffSettings, LEFT_FOR, MAX_RISK_LEVEL, pause};
 use crate::metrics::recorder::PauseCause;
 use crate::state::sweep_trigger::SweepTrigger;
 use fetchwise_types::fetch_result::ShortPage;
+use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
 /// With more hosts at risk than this, and again whenever they have doubled, those that are no longer at risk are searched
@@ -61,8 +62,8 @@ struct HostRecord {
     blocks: VecDeque<(String, Timestamp)>,
     /// Number of pauses in a row.
     level: u8,
-    /// Number of trials of its pace's hold that were blocked in a row.
-    blocked_trials: u8,
+    /// The fetcher of the last trial of its pace's hold, if that was refused.
+    refused_trial: Option<FetcherId>,
     /// A page of it was compared with its rendering and was merely short.
     has_complete_short_page: bool,
     /// Hashes of text and link of its last short pages.
@@ -217,24 +218,24 @@ impl HostPauses {
         Some(until)
     }
 
-    /// Returns the number of trials of its pace's hold that were blocked in a row.
-    pub(crate) fn blocked_trials(&self, domain: &str) -> u8 {
-        self.at_risk.get(domain).map_or(0, |host| host.blocked_trials)
+    /// Returns the fetcher of the last trial of its pace's hold, if that was refused.
+    pub(crate) fn refused_trial(&self, domain: &str) -> Option<FetcherId> {
+        self.at_risk.get(domain)?.refused_trial
     }
 
     /// Pauses the host until the hold of its pace ends, unless it has a longer pause. The number of pauses in a row
-    /// counts only for pauses without a pace. `on_change` runs before another thread can change the host.
+    /// counts only for pauses without a pace. `refused` is the fetcher of a trial. `on_change` runs before another thread can change the host.
     pub(crate) fn record_hold(
         &self,
         pauses: &impl PauseStore,
         domain: &str,
-        role: TrialRole,
+        (role, refused): (TrialRole, Option<FetcherId>),
         until: Timestamp,
         on_change: impl FnOnce(Timestamp),
     ) {
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
         host.blocks.clear();
-        host.blocked_trials = if role == TrialRole::Trial { host.blocked_trials.saturating_add(1) } else { 0 };
+        host.refused_trial = refused;
         if role == TrialRole::Ordinary && pauses.until(domain).is_some_and(|paused| paused >= until) {
             return;
         }
@@ -305,13 +306,15 @@ impl HostRecord {
     fn reset(&mut self) {
         self.level = 0;
         self.blocks.clear();
-        {
-            self.blocked_trials = 0;
-        }
+        self.refused_trial = None;
     }
 
     fn is_idle(&self) -> bool {
-        self.level == 0 && self.blocks.is_empty() && self.short_pages.is_empty() && !self.has_complete_short_page
+        self.level == 0
+            && self.blocks.is_empty()
+            && self.refused_trial.is_none()
+            && self.short_pages.is_empty()
+            && !self.has_complete_short_page
     }
 }
 

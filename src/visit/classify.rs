@@ -23,8 +23,11 @@ pub(super) enum Meaning {
     Retry,
     /// The failure is this fetcher's: another one goes next.
     OtherFetcher,
-    /// The host says "not now" to every client: it is paused, and the visit ends.
+    /// The host says "not now" to every client, with whatever status: it is paused, and the visit ends.
     Limit,
+    /// The host has refused the request because of a limit that its pace knows of, and nothing more follows for the host:
+    /// the visit ends.
+    Refused,
     /// No other fetcher would get further: the visit ends.
     End,
 }
@@ -36,8 +39,11 @@ pub(super) struct Circumstances {
     pub(super) asked: Option<Duration>,
     /// The effect on the host's pace.
     pub(super) effect: PaceEffect,
-    /// The host served this fetcher a moment ago, so that a block concerns the crawl's speed.
+    /// The host served this fetcher a moment ago, or served a moment before it began to refuse everything: a refusal
+    /// concerns the crawl's speed.
     pub(super) was_served: bool,
+    /// The host blocks some pages at any rate and serves others to this fetcher, which one more block would exclude.
+    pub(super) is_page_block: bool,
     /// The fetcher may go once more.
     pub(super) may_retry: bool,
     /// Timeouts, if this is one, have taken all the time that the visit may spend on them.
@@ -66,14 +72,19 @@ pub(super) fn classify(result: &FetchResult, by: &FetcherSpec, case: &Circumstan
         return Classified { meaning: Meaning::Delivered, error: None, weight };
     };
     let is_block = error.kind().is_some_and(ErrorKind::is_banned);
-    let is_held = matches!(case.effect, PaceEffect::Held(_));
-    let is_limit = says_not_now(result, is_block, case.asked) || is_block && is_held;
-    let error = if is_limit && is_block && case.was_served { ErrorType::Known(ErrorKind::RateLimited) } else { error };
+    // A host that fails from the first request on may be out of order. One that has just served refuses, however it puts
+    // it: by an error, a connection that it cuts, or silence.
+    let is_refusal = is_block || case.was_served && error.kind().is_some_and(ErrorKind::is_transient);
+    let is_held = matches!(case.effect, PaceEffect::Held(_) | PaceEffect::Refused(_));
+    let is_limit = says_not_now(result, is_block, case.asked) || is_refusal && is_held;
+    let error = if is_limit && case.was_served { ErrorType::Known(ErrorKind::RateLimited) } else { error };
     let kind = error.kind();
     let meaning = meaning_of(kind, is_limit, result.is_of_client, case);
     let weight = match kind {
         // Not final yet.
         _ if meaning == Meaning::Retry || case.effect == PaceEffect::Doubt => 0.0,
+        // About pages. As many in a row come by chance.
+        _ if is_block && case.is_page_block => 0.0,
         // Not about the fetcher: the host says "not now" to every client.
         Some(ErrorKind::ServerError) if is_limit => 0.0,
         // The server says that it failed where the status says something else, so no fetcher caused it.
@@ -94,6 +105,7 @@ fn meaning_of(kind: Option<ErrorKind>, is_limit: bool, is_of_client: bool, case:
         kind => kind.map_or(FailureAction::OtherFetcher, ErrorKind::next),
     };
     match next {
+        _ if is_limit && matches!(case.effect, PaceEffect::Refused(_)) => Meaning::Refused,
         _ if is_limit => Meaning::Limit,
         _ if kind.is_some_and(ErrorKind::is_transient) && case.may_retry && !is_last_timeout => Meaning::Retry,
         FailureAction::End | FailureAction::RetryThenEnd => Meaning::End,
@@ -126,6 +138,7 @@ mod tests {
         asked: None,
         effect: PaceEffect::None,
         was_served: false,
+        is_page_block: false,
         may_retry: true,
         is_out_of_time: false,
         ends_after_block: false,
@@ -135,6 +148,13 @@ mod tests {
     const ASKED: Circumstances = Circumstances { asked: MINUTE, ..FIRST };
     const HELD: Circumstances = Circumstances { effect: PaceEffect::Held(Timestamp::from_millis(1)), ..FIRST };
     const SERVED: Circumstances = Circumstances { was_served: true, ..HELD };
+    const SERVED_LAST: Circumstances = Circumstances { may_retry: false, ..SERVED };
+    const SERVED_LATE: Circumstances = Circumstances { is_out_of_time: true, ..SERVED };
+    const SERVED_ASKED: Circumstances = Circumstances { was_served: true, ..ASKED };
+    const UNKNOWN: Circumstances = Circumstances { effect: PaceEffect::Refused(Timestamp::from_millis(1)), ..FIRST };
+    const KNOWN: Circumstances = Circumstances { was_served: true, ..UNKNOWN };
+    const OPEN: Circumstances = Circumstances { was_served: true, ..FIRST };
+    const PAGES: Circumstances = Circumstances { was_served: true, is_page_block: true, ..FIRST };
     const DOUBT: Circumstances = Circumstances { effect: PaceEffect::Doubt, was_served: true, ..FIRST };
     const LATE: Circumstances = Circumstances { is_out_of_time: true, ..FIRST };
     const STRICT: Circumstances = Circumstances { ends_after_block: true, ..FIRST };
@@ -160,9 +180,9 @@ mod tests {
 
     #[test]
     fn each_result_has_its_meaning() {
-        use Meaning::{Delivered, End, Limit, OtherFetcher, Retry};
+        use Meaning::{Delivered, End, Limit, OtherFetcher, Refused, Retry};
         let of = FetchResult::from;
-        let rows: [Row; 35] = [
+        let rows: [Row; 53] = [
             ("content", of(Outcome::Content), FIRST, Delivered, None, 1.0),
             ("unchanged", of(Outcome::NotModified), FIRST, Delivered, None, 0.0),
             ("a page without text", of(Outcome::Empty), FIRST, OtherFetcher, Some("wrong_tool"), 1.0),
@@ -175,6 +195,7 @@ mod tests {
             ("a block", status(403), FIRST, OtherFetcher, Some("blocked_403"), 1.0),
             ("a block for a minute", status(403), ASKED, Limit, Some("blocked_403"), 1.0),
             ("a block in doubt", status(403), DOUBT, OtherFetcher, Some("blocked_403"), 0.0),
+            ("one of several pages", status(403), PAGES, OtherFetcher, Some("blocked_403"), 0.0),
             ("a block of a host that is held", status(403), HELD, Limit, Some("blocked_403"), 1.0),
             ("the same, that served a moment ago", status(403), SERVED, Limit, Some("rate_limited"), 0.0),
             ("a block that ends the visit", status(403), STRICT, End, Some("blocked_403"), 1.0),
@@ -194,6 +215,44 @@ mod tests {
                 0.0,
             ),
             ("an overload for a minute", status(503), ASKED, Limit, Some("server_error"), 0.0),
+            (
+                "the same, of a host that served a moment ago",
+                status(503),
+                SERVED_ASKED,
+                Limit,
+                Some("rate_limited"),
+                0.0,
+            ),
+            ("an overload of a host that is held", status(503), HELD, Retry, Some("server_error"), 0.0),
+            ("the same, that served a moment ago", status(503), SERVED, Limit, Some("rate_limited"), 0.0),
+            ("an error of a host that served and is held", status(500), SERVED, Limit, Some("rate_limited"), 0.0),
+            ("the same after a retry", status(502), SERVED_LAST, Limit, Some("rate_limited"), 0.0),
+            ("an error of a host that served and is not held", status(500), OPEN, Retry, Some("server_error"), 0.0),
+            (
+                "a stated failure of a host that is held",
+                of(Outcome::ServerError),
+                SERVED,
+                Limit,
+                Some("rate_limited"),
+                0.0,
+            ),
+            ("silence of a host that is held", of(Outcome::Timeout), SERVED, Limit, Some("rate_limited"), 0.0),
+            ("the same, out of time", of(Outcome::Timeout), SERVED_LATE, Limit, Some("rate_limited"), 0.0),
+            (
+                "a cut connection of a host that is held",
+                of(Outcome::Network),
+                SERVED_LAST,
+                Limit,
+                Some("rate_limited"),
+                0.0,
+            ),
+            ("a cut page of a host that is held", of(Outcome::Truncated), SERVED, Limit, Some("rate_limited"), 0.0),
+            ("a block of a known limit", status(403), KNOWN, Refused, Some("rate_limited"), 0.0),
+            ("an error of a known limit", status(500), KNOWN, Refused, Some("rate_limited"), 0.0),
+            ("a limit that is known", status(429), KNOWN, Refused, Some("rate_limited"), 0.0),
+            ("an error of a host that never served", status(500), UNKNOWN, Retry, Some("server_error"), 0.0),
+            ("a missing page of a host that is held", status(404), SERVED, End, Some("not_found"), 0.0),
+            ("a page without text of one", of(Outcome::Empty), SERVED, OtherFetcher, Some("wrong_tool"), 1.0),
             ("a timeout", of(Outcome::Timeout), FIRST, Retry, Some("timeout"), 0.0),
             ("the last timeout", of(Outcome::Timeout), LATE, End, Some("timeout"), 0.5),
             ("a cut connection", of(Outcome::Network), FIRST, Retry, Some("network_error"), 0.0),

@@ -18,6 +18,7 @@ use crate::state::single_flight::{FlightRole, Lead};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Arm, ErrorType};
 use fetchwise_types::decision::{Decision, Rule, Selection, Source};
+use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
 /// Maximum time for which a trial that neither ends nor is dropped holds off others.
@@ -64,6 +65,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             if host == HostRisk::AtRisk && self.tried.attempts == 0 && !self.passage.has_trial_of(self.domain()) {
                 let domain: Box<str> = self.domain().into();
                 match self.passage.admit(&domain, now) {
+                    // The visit has just become the trial, which another fetcher makes.
+                    HostAdmission::Open if self.fetcher_left_out(now) == Some(selection.fetcher) => continue,
                     HostAdmission::Open => {}
                     HostAdmission::Retry => continue,
                     HostAdmission::Wait(wait) => return Step::Wait(wait),
@@ -159,7 +162,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             host_trial: self.passage.has_trial_of(self.decided_domain()),
             heuristics: known.as_deref().unwrap_or_default(),
         };
-        let (decision, host) = if first { self.route(&context)? } else { self.select(&context)? };
+        let (decision, host) = match self.fetcher_left_out(now).map(|left_out| self.select_without(left_out, &context))
+        {
+            Some(other) => other?,
+            None if first => self.route(&context)?,
+            None => self.select(&context)?,
+        };
         match decision {
             Decision::Selected(selection) if !self.tried.excluded.contains(selection.fetcher) => Ok((selection, host)),
             Decision::Selected(selection) => {
@@ -179,6 +187,23 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             }
             Decision::NoViableFetcher if first && self.last.error.is_none() => Err(NoSelection::NoViableFetcher),
             Decision::GiveUp | Decision::NoViableFetcher => Err(self.no_fetcher_left()),
+        }
+    }
+
+    /// Calls the router for a trial by another fetcher than `left_out`; if there is none, by that one.
+    fn select_without(
+        &mut self,
+        left_out: FetcherId,
+        context: &SelectContext<'_>,
+    ) -> Result<(Decision, HostRisk), NoSelection> {
+        let mut excluded = context.excluded;
+        excluded.insert(left_out);
+        let wanted = context.wanted.filter(|wanted| *wanted != left_out);
+        match self.route(&SelectContext { excluded, wanted, ..*context }) {
+            Ok((Decision::Selected(selection), host)) if !excluded.contains(selection.fetcher) => {
+                Ok((Decision::Selected(selection), host))
+            }
+            _ => self.route(context),
         }
     }
 

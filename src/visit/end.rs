@@ -131,6 +131,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             confidence: last.confidence,
             status: last.status,
             is_banned: last.is_banned,
+            was_trial: last.was_trial,
             requests: self.tried.requests,
             paused_until,
             price: last.price.filter(

@@ -189,6 +189,8 @@ struct SeenSigns {
     short_pages: ShortPages,
     /// A block that may concern the page or the pace: the id of the doubt, and the time limit of its verdict.
     doubt: Option<(u32, Timestamp)>,
+    /// The time before which a failure is not retried.
+    retry_at: Option<Timestamp>,
 }
 
 /// The short pages that a visit has seen.
@@ -209,6 +211,8 @@ struct LastAttempt {
     confidence: f64,
     status: Option<u16>,
     is_banned: bool,
+    /// It was the trial of a host that still refuses all requests.
+    was_trial: bool,
     /// The domain that blocked the last blocked attempt.
     blocked_by: Option<Box<str>>,
     message: String,
@@ -398,6 +402,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// Marks a wait as over, for a caller whose selector's clock stands still.
     pub fn waited(&mut self) {
+        self.seen.retry_at = None;
         if let NextStep::DecideAfter(until) = &mut self.next {
             *until = Timestamp::default();
         }
@@ -432,6 +437,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             && let Some(step) = self.doubt_step(now)
         {
             return step;
+        }
+        if let Some(until) = self.seen.retry_at.filter(|until| *until > now)
+            && !matches!(self.next, NextStep::Ended(_))
+        {
+            return Step::Wait(Wait { until, reason: WaitReason::Doubt, listener: None });
         }
         match std::mem::replace(&mut self.next, NextStep::Decide) {
             NextStep::Decide => self.decide(now),

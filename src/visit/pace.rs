@@ -23,7 +23,7 @@ use fetchwise_types::attempt::ErrorType;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::decision::Selection;
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
-use fetchwise_types::registry::Class;
+use fetchwise_types::registry::{Class, FetcherId};
 use fetchwise_types::time::Timestamp;
 
 /// Shorter latencies count as this. Below it, jitter of the network and of this machine exceeds the effect of any busy
@@ -31,6 +31,8 @@ use fetchwise_types::time::Timestamp;
 const MIN_LATENCY: Duration = Duration::from_millis(10);
 /// Time to wait, after the hold of a doubt, for another URL of the host.
 const DOUBT_GRACE: Duration = Duration::from_secs(10);
+/// Time for which a host refuses one fetcher until a trial is given to another.
+const BEFORE_OTHER_FETCHER: Duration = Duration::from_secs(900);
 
 /// The effect of a result on the host's pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub(super) enum PaceEffect {
     Doubt,
     /// The host is held until then.
     Held(Timestamp),
+    /// The host refused the request because of a limit that the pace knows of. It may be asked again then.
+    Refused(Timestamp),
 }
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
@@ -125,6 +129,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 self.seen.doubt = Some((doubt, hold_until.saturating_add(DOUBT_GRACE)));
                 PaceEffect::Doubt
             }
+            ResponseEffect::Refused { until } => PaceEffect::Refused(until),
             ResponseEffect::LimitHit { hold_until, level } => {
                 self.selector.recorder().count_rate_limit_hit(level as usize);
                 PaceEffect::Held(hold_until)
@@ -139,10 +144,38 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         pace.has_delivered(host, by.map(|selection| selection.fetcher), now)
     }
 
-    /// Returns whether this is the trial of a hold whose earlier trial was blocked. Waiting has not helped then, so the
-    /// block may concern the fetcher: it counts against it, and the next trial can use another one.
-    pub(super) fn is_later_trial(&self) -> bool {
-        self.passage.has_trial_of(self.host()) && self.selector.state().hosts.blocked_trials(self.host()) > 0
+    /// Returns whether a refusal of this request concerns the crawl's speed, as far as anyone knows: the host has served
+    /// its fetcher recently, or this is a trial of a host that served until it began to refuse.
+    pub(super) fn is_about_pace(&self, by: Selection, now: Timestamp) -> bool {
+        self.is_trial_of_pace(now) || self.was_served_recently(self.host(), Some(by), now)
+    }
+
+    /// Returns whether a request is a trial of a host that served until it began to refuse: nothing else goes out there.
+    pub(super) fn is_trial_of_pace(&self, now: Timestamp) -> bool {
+        self.selector.pace().is_some_and(|pace| pace.refusing_since(self.host(), now).is_some())
+    }
+
+    /// Returns whether a block concerns one of several pages that the host blocks at any rate, and would open the breaker
+    /// of a fetcher that gets the others.
+    pub(super) fn is_page_block(&self, kind: Option<ErrorKind>, by: Selection) -> bool {
+        let host = self.host();
+        kind.is_some_and(ErrorKind::is_banned)
+            && self.selector.pace().is_some_and(|pace| pace.page_blocks(host).is_some())
+            && self.selector.is_breaker_about_to_open(host, by.fetcher)
+    }
+
+    /// Returns the fetcher that this visit's trial of its host leaves out, if that is the better question by now: waiting
+    /// has not helped the fetcher of the earlier trials. What another one gets shows whether it is the fetcher.
+    pub(super) fn fetcher_left_out(&self, now: Timestamp) -> Option<FetcherId> {
+        let host = self.domain();
+        if self.tried.attempts > 0 || !self.passage.has_trial_of(host) {
+            return None;
+        }
+        let since = self.selector.pace()?.refusing_since(host, now)?;
+        if now.since(since) < BEFORE_OTHER_FETCHER {
+            return None;
+        }
+        self.selector.state().hosts.refused_trial(host).filter(|fetcher| !self.tried.excluded.contains(*fetcher))
     }
 
     /// Returns the wait for the verdict on a doubtful block, or the end that follows from it; `None` if nothing is in

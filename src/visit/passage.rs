@@ -18,6 +18,7 @@ use super::step::HostTrial;
 use crate::metrics::recorder::PauseCause;
 use crate::selector::Selector;
 use crate::state::host_pauses::{LinkFailure, PauseReason, TrialRole};
+use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
 /// The way of one link.
@@ -45,10 +46,11 @@ impl<S: Deref<Target = Selector>> Passage<S> {
 }
 
 impl<S: Deref<Target = Selector> + Clone> Passage<S> {
-    /// Pauses the host for the hold of its pace.
-    pub(crate) fn pause_for_hold(&mut self, host: &str, until: Timestamp, now: Timestamp) {
-        let (selector, role) = (&*self.selector, self.role_at(host));
-        selector.state().hosts.record_hold(selector, host, role, until, |until| {
+    /// Pauses the host for the hold of its pace, which a refusal of the fetcher `by` has begun or extended.
+    pub(crate) fn pause_for_hold(&mut self, host: &str, until: Timestamp, by: Option<FetcherId>, now: Timestamp) {
+        let selector = &*self.selector;
+        let refused = by.filter(|_| self.has_trial_of(host));
+        selector.state().hosts.record_hold(selector, host, (self.role_at(host), refused), until, |until| {
             selector.announce_pause(host, until, PauseCause::Pace, now);
         });
         if let Some(trial) = self.take_trial_of(host) {

@@ -24,6 +24,11 @@ use fetchwise_types::time::Timestamp;
 /// Delay before the first retry after a local fault; it doubles each time.
 const LOCAL_FAULT_BASE: Duration = Duration::from_millis(250);
 
+/// Wait until the last retry of a host that has just served.
+const LATER: Duration = Duration::from_secs(3);
+/// Least wait for a link that a known limit has refused.
+const REFUSED_WAIT: Duration = Duration::from_secs(1);
+
 /// Share of the pages of a host with errors at any rate that may still fail after all retries.
 const LOST_TO_NOISE: f64 = 0.002;
 /// Maximum number of retries of one page for such errors.
@@ -82,7 +87,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.record(&sent, &result, classified.error.clone(), classified.weight);
         if let PaceEffect::Held(until) = case.effect {
             let host: Box<str> = self.host().into();
-            self.passage.pause_for_hold(&host, until, sent.now);
+            self.passage.pause_for_hold(&host, until, Some(sent.selection.fetcher), sent.now);
         }
         self.apply(classified, &sent, &result, claims);
     }
@@ -115,18 +120,26 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let kind = error.as_ref().and_then(ErrorType::kind);
         let asked = self.requested_pause(result, sent.now);
         // Checked before the pace gets the result, since afterwards it knows of the block only.
-        let was_served = error.is_some()
-            && self.was_served_recently(self.host(), Some(sent.selection), sent.now)
-            && !self.is_later_trial();
+        let was_served = error.is_some() && self.is_about_pace(sent.selection, sent.now);
+        let is_trial = self.is_trial_of_pace(sent.now);
         let effect = self.report_to_pace(claims.permit.take(), sent, result, asked);
+        self.last.was_trial = is_trial && matches!(effect, PaceEffect::Held(_));
         self.seen.retry_after = self.seen.retry_after.max(asked);
+        if let PaceEffect::Refused(until) = effect
+            && was_served
+        {
+            self.seen.retry_after = self.seen.retry_after.max(Some(until.since(sent.now).max(REFUSED_WAIT)));
+        }
         self.tried.timeouts += u32::from(kind == Some(ErrorKind::Timeout));
         let settings = self.selector.visit_settings();
+        let retries = self.retry_limit(settings.max_retries, kind);
+        let may_retry_later = was_served && self.may_retry_later(settings.max_retries, kind);
         Circumstances {
             asked,
             effect,
             was_served,
-            may_retry: self.tried.retries < self.retry_limit(settings.max_retries, kind),
+            is_page_block: was_served && self.is_page_block(kind, sent.selection),
+            may_retry: self.tried.retries < retries + u32::from(may_retry_later),
             is_out_of_time: self.tried.timeouts >= settings.max_timeouts,
             ends_after_block: !settings.escalate_after_block,
             is_by_table: self.tried.arm == Some(Arm::Legacy),
@@ -160,7 +173,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             return self.deliver(sent.now);
         };
         if meaning == Meaning::Retry {
+            let is_late = self.tried.retries >= self.retry_limit(self.selector.visit_settings().max_retries, kind);
             self.tried.retries += 1;
+            if is_late {
+                // Others need not wait for it.
+                claims.lead = None;
+                self.seen.retry_at = Some(sent.now.saturating_add(LATER));
+            }
             if sent.is_probe && kind == Some(ErrorKind::Timeout) {
                 // The retry may take long. Another visit probes meanwhile, and the others follow that one.
                 claims.lead = None;
@@ -236,6 +255,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         // After n requests, the n-th power of the share of errors is left.
         let requests = noise.map_or(0.0, |share| LOST_TO_NOISE.ln() / share.clamp(1e-6, 0.99).ln());
         max_retries.max((requests.ceil() as u32).saturating_sub(1).min(MAX_NOISE_RETRIES))
+    }
+
+    /// Returns whether a failure may be retried once more, a little later: a host that has just served and fails twice in a
+    /// row may refuse for a moment, and its pace has not seen enough to say so.
+    fn may_retry_later(&self, max_retries: u32, kind: Option<ErrorKind>) -> bool {
+        let may_be_refusal = [ErrorKind::ServerError, ErrorKind::NetworkError, ErrorKind::Truncated];
+        max_retries > 0 && kind.is_some_and(|kind| may_be_refusal.contains(&kind))
     }
 
     /// Returns the pause that the response asks for.

@@ -341,6 +341,9 @@ pub struct End {
     pub status: Option<u16>,
     /// Whether any attempt was blocked.
     pub is_banned: bool,
+    /// Whether the last attempt was the trial of a host that served until it began to refuse all requests, and still
+    /// does. That says nothing of the link.
+    pub was_trial: bool,
     /// The number of recorded attempts, with probe and retry.
     pub requests: u32,
     /// The end of the link's pause, if it is paused now.

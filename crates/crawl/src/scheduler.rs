@@ -460,7 +460,8 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
     ) -> Option<Box<FetchedLink>> {
         let (report, used) = (&fetched.report, PlaceUse::of(&fetched.report));
         let Some(why) = NotFetched::of(report) else { return Some(fetched) };
-        waiting.refused += u8::from(why == NotFetched::Refused);
+        // The trial of a host that refuses everything says nothing of the link, which is asked for again.
+        waiting.refused += u8::from(why == NotFetched::Refused && !report.was_trial);
         let fate = match self.feed.is_withdrawn(waiting.number) {
             true => LinkFate::StaysQueued,
             false => {

@@ -333,9 +333,25 @@ impl Pace {
         })
     }
 
+    /// Returns since when the host has refused all requests, if that is about the pace as far as anyone knows: it had
+    /// served a moment before, no trial of its hold has passed yet, and it has not refused for long. The refusal of such a
+    /// trial says nothing of the page or the fetcher.
+    pub fn refusing_since(&self, host: &str, now: Timestamp) -> Option<Timestamp> {
+        let mut guard = self.hosts.get(self.key(host))?;
+        let entry = guard.entry();
+        let trouble = entry.active()?.trouble.as_deref()?;
+        trouble.refusing_since(entry.persisted().cause(), now.as_millis()).map(Timestamp::from_millis)
+    }
+
     /// Returns the share of a host's responses that are errors at any rate, if it is known to give such errors.
     pub fn error_noise(&self, host: &str) -> Option<f64> {
         self.hosts.get(self.key(host))?.entry().active()?.trouble.as_ref()?.noise.share()
+    }
+
+    /// Returns the share of a host's responses that are blocks of single pages at any rate, if it is known to give such
+    /// blocks.
+    pub fn page_blocks(&self, host: &str) -> Option<f64> {
+        self.hosts.get(self.key(host))?.entry().active()?.trouble.as_ref()?.block_noise.share()
     }
 
     /// Returns the result of a doubt that [`Pace::record_response`] reported.

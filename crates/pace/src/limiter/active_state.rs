@@ -10,10 +10,15 @@
 use super::window::{Counts, Rings};
 use crate::persistence::persisted_state::PersistedState;
 use crate::signals::error_noise::ErrorNoise;
-use crate::signals::response::DoubtVerdict;
+use crate::signals::response::{Cause, DoubtVerdict};
 
 /// Time without a request after which only the persisted state of a host is kept.
 pub(crate) const ACTIVE_MS: i64 = 3_600_000;
+
+/// Time for which a host that has served may refuse all requests until that is no longer taken for a limit, in
+/// milliseconds. A host that fails may be out of order, and few bans that look like it are longer than ten minutes.
+const PATIENCE_MS: i64 = 3_600_000;
+const PATIENCE_WITH_ERRORS_MS: i64 = 900_000;
 
 /// The state of a host with a request in the last hour.
 #[derive(Clone, Debug)]
@@ -47,6 +52,8 @@ pub(crate) struct Trouble {
     pub(crate) hold: i64,
     pub(crate) hold_s: f32,
     pub(crate) trial: Trial,
+    /// The host had served a moment before the last limit hit.
+    pub(crate) was_serving: bool,
     /// The host asked for this hold; and it has refused a trial after a hold that it had asked for.
     pub(crate) has_asked: bool,
     pub(crate) asks_too_little: bool,
@@ -87,6 +94,12 @@ pub(crate) struct Trouble {
     /// The average part of the latency that this machine causes, in seconds.
     pub(crate) local_s: f32,
     pub(crate) noise: ErrorNoise,
+    /// The same for blocks between good pages: pages that are blocked at any rate, or a limit that answers so.
+    pub(crate) block_noise: ErrorNoise,
+    /// Blocks in a row.
+    pub(crate) blocks_in_a_row: u8,
+    /// Blocks between good pages have turned out to depend on the rate.
+    pub(crate) blocks_by_rate: bool,
 }
 
 /// The trial: the one request after the end of a hold.
@@ -121,6 +134,19 @@ pub(crate) struct Doubt {
     /// The blocked fetcher, and the number of pages that others have got in trials since.
     pub(crate) fetcher: u16,
     pub(crate) others: u8,
+}
+
+impl Trouble {
+    /// Returns the time since when the host has refused all requests because of the pace; `cause` is that of its last limit
+    /// hit.
+    pub(crate) fn refusing_since(&self, cause: Cause, now: i64) -> Option<i64> {
+        let patience_ms = match cause {
+            Cause::Unavailable | Cause::Errors => PATIENCE_WITH_ERRORS_MS,
+            _ => PATIENCE_MS,
+        };
+        let is_refusing = self.was_serving && self.trial != Trial::No && self.doubt.is_none();
+        (is_refusing && now.saturating_sub(self.limit_hit_at) <= patience_ms).then_some(self.limit_hit_at)
+    }
 }
 
 /// Room for a state. A table has many, so it is made of constants.
@@ -162,8 +188,16 @@ impl ActiveState {
             let (limit_hit_at, hold) =
                 (i64::from(persisted.limit_hit_at) * 1000, i64::from(persisted.hold_until) * 1000);
             let hold_s = (hold - limit_hit_at).max(0) as f32 / 1000.0;
-            active.trouble =
-                Some(Box::new(Trouble { limit_hit_at, hold, hold_s, trial: Trial::Wanted, ..Trouble::default() }));
+            // Blocks are a limit only of a host that has served.
+            let was_serving = matches!(persisted.cause(), Cause::Block | Cause::SomeBlocks);
+            active.trouble = Some(Box::new(Trouble {
+                limit_hit_at,
+                hold,
+                hold_s,
+                was_serving,
+                trial: Trial::Wanted,
+                ..Trouble::default()
+            }));
         }
         if let Some(share) = persisted.take_noise() {
             active.trouble().noise = ErrorNoise::known(share);

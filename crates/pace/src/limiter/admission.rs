@@ -171,7 +171,7 @@ impl<'r> Admission<'r> {
             .is_some_and(|policy| self.gate(Level::Host).is_some_and(|mut gate| gate.apply_declared_limit(&policy)));
         let record = has_new_limit.then_some((Level::Host, Cause::Declared));
         if is_known {
-            return (ResponseEffect::Nothing, record);
+            return (self.effect_of_known(response.signal), record);
         }
         // Only a block depends on it.
         let has_success = response.signal == Signal::Block && self.has_success(response.fetcher.0);
@@ -186,12 +186,24 @@ impl<'r> Admission<'r> {
                 (ResponseEffect::Doubt { hold_until: Timestamp::from_millis(hold_until), doubt }, record)
             }
             SignalEffect::LimitHit(hit) => self.charge(hit),
+            SignalEffect::Refused => {
+                (ResponseEffect::Refused { until: Timestamp::from_millis(self.now) }, record.or_else(|| self.moved()))
+            }
             SignalEffect::Nothing if matches!(response.signal, Signal::Content | Signal::ClientError) => {
                 let grown = self.good(permit, response);
                 (ResponseEffect::Nothing, record.or(grown))
             }
             SignalEffect::Nothing => (ResponseEffect::Nothing, record.or_else(|| self.moved())),
         }
+    }
+
+    /// Returns the effect of a response to a request from before the last limit hit.
+    fn effect_of_known(&mut self, signal: Signal) -> ResponseEffect {
+        if matches!(signal, Signal::Content | Signal::ClientError | Signal::NotAsked) {
+            return ResponseEffect::Nothing;
+        }
+        let holds = self.levels().iter().filter_map(|&(level, _)| self.gate(level)?.hold()).max();
+        ResponseEffect::Refused { until: Timestamp::from_millis(holds.unwrap_or(self.now)) }
     }
 
     /// Returns whether the fetcher had a recent success on the host or on its shared levels, so that it is no worse
@@ -236,6 +248,9 @@ impl<'r> Admission<'r> {
                 _ if in_doubt => doubted = Some(level),
                 Signal::ServerError if gate.persisted.cause() != Cause::Errors => {
                     effect = Some((ResponseEffect::Nothing, None))
+                }
+                Signal::Block if !asked_to_wait && level == Level::Host && gate.test_block_noise(true) => {
+                    effect = Some((ResponseEffect::Nothing, None));
                 }
                 Signal::Unavailable | Signal::Broken | Signal::ServerError
                     if !asked_to_wait && level == Level::Host && gate.test_noise(Some(response.signal)) =>

@@ -97,11 +97,12 @@ impl RateGate<'_> {
             Some(asked) => asked.max(known.map_or(0.0, |penalty| (KNOWN * penalty).min(MAX_HOLD_S))),
             None => usual.min(MAX_HOLD_S),
         };
-        let now = self.now;
+        let (now, was_serving) = (self.now, self.active.has_any_success(self.now));
         let trouble = self.active.trouble();
+        trouble.was_serving = was_serving;
         trouble.has_asked = asked.is_some();
         trouble.limit_hit_at = now;
-        (trouble.errors, trouble.blocks) = (0.0, 0.0);
+        (trouble.errors, trouble.blocks, trouble.blocks_in_a_row) = (0.0, 0.0, 0);
         (trouble.top_since, trouble.slow, trouble.crowd) = (0, 0, 0);
         trouble.doubt = None;
 
@@ -188,7 +189,10 @@ impl RateGate<'_> {
     /// Returns the lowest ceiling that errors alone can bring: below it, a host needs a better sign of a limit. `before`
     /// is the present one.
     pub(crate) fn least_without_evidence(&self, before: f64) -> f64 {
-        let is_limit = self.active.trouble.as_ref().is_some_and(|trouble| trouble.noise.is_limit());
+        let is_limit = self.active.trouble.as_ref().is_some_and(|trouble| match self.persisted.cause() {
+            Cause::SomeBlocks => trouble.blocks_by_rate || trouble.block_noise.is_limit(),
+            _ => trouble.noise.is_limit(),
+        });
         if is_limit { MIN_RATE } else { self.rules.min_rate.min(before) }
     }
 
@@ -302,7 +306,11 @@ impl RateGate<'_> {
     /// Handles a 503 without a time that is no limit hit. Returns whether it ends a ceiling probe: the probe has then
     /// found the limit, and needs no hold.
     pub(crate) fn probe_refused(&mut self, counts: &Counts, in_flight: u8, signal: Signal) -> bool {
-        let cause = if signal == Signal::Unavailable { Cause::Unavailable } else { Cause::Errors };
+        let cause = match signal {
+            Signal::Unavailable => Cause::Unavailable,
+            Signal::Block => Cause::SomeBlocks,
+            _ => Cause::Errors,
+        };
         match self.active.trouble.as_ref().and_then(|trouble| trouble.probe) {
             Some(CeilingProbe { window: Some(window), tried, before, .. })
                 if rate_of(counts, window) > 0.85 * tried =>
@@ -475,7 +483,7 @@ fn is_bare(hit: &LimitHit) -> bool {
 /// Returns whether the responses may have nothing to do with the rate: the host has only failed, and said nothing of a
 /// limit.
 fn is_ambiguous(hit: &LimitHit) -> bool {
-    matches!(hit.cause, Cause::Unavailable | Cause::Errors) && hit.retry_after.is_none()
+    matches!(hit.cause, Cause::Unavailable | Cause::Errors | Cause::SomeBlocks) && hit.retry_after.is_none()
 }
 
 /// Returns a ceiling below a blocked rate: lower by a share, and by 1.5 requests, because few requests make coarse

@@ -34,6 +34,43 @@ impl RateGate<'_> {
         }
     }
 
+    /// Counts a response for the test of blocks between good pages. Returns whether these have just turned out to concern
+    /// pages: the host then has its previous rate and no hold.
+    pub(crate) fn test_block_noise(&mut self, is_block: bool) -> bool {
+        if !is_block && self.active.trouble.as_ref().is_none_or(|trouble| !trouble.block_noise.has_begun()) {
+            return false;
+        }
+        let (rate, now) = (self.usable_rate(), self.now);
+        let good = (self.active.rings.count(WINDOWS - 1, now) - 1.0).max(0.0);
+        let trouble = self.active.trouble();
+        if !trouble.block_noise.has_begun() {
+            trouble.block_noise.assume_good(rate, good);
+        }
+        // A limit that says what it is has nothing to do with these blocks.
+        let is_limited = trouble.clarity == 1;
+        // All blocks are of one kind.
+        let found = trouble.block_noise.record(rate, is_block.then_some(Signal::Unavailable), is_limited, now);
+        trouble.blocks_by_rate |= trouble.block_noise.is_limit();
+        if trouble.block_noise.share().is_some() {
+            trouble.blocks_by_rate = false;
+        }
+        match found {
+            Some(found) => {
+                self.restore(*found);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Begins a test before blocks between good pages lower the rate, unless one is in progress.
+    pub(crate) fn begin_block_test(&mut self) {
+        if !self.rules.is_fixed {
+            let (rate, before, now) = (self.usable_rate(), *self.persisted, self.now);
+            self.active.trouble().block_noise.begin_test(rate, Signal::Unavailable, before, now);
+        }
+    }
+
     /// Begins a test before errors lower the rate, unless one is in progress.
     pub(crate) fn begin_noise_test(&mut self, signal: Signal) {
         if !self.rules.is_fixed {
@@ -63,7 +100,7 @@ impl RateGate<'_> {
     fn restore(&mut self, test: NoiseTest) {
         *self.persisted = test.before.with_declared_gap_of(self.persisted);
         let trouble = self.active.trouble();
-        (trouble.errors, trouble.crowd, trouble.cuts, trouble.sheds) = (0.0, 0, 0, 0);
+        (trouble.errors, trouble.blocks, trouble.crowd, trouble.cuts, trouble.sheds) = (0.0, 0.0, 0, 0, 0);
         (trouble.hold, trouble.trial, trouble.probe, trouble.fresh) = (0, Trial::No, None, 0);
         trouble.is_brief = false;
         self.set_rate(test.rate.max(self.rate()));

@@ -182,6 +182,18 @@ impl ErrorNoise {
         Some(odds / ALARM)
     }
 
+    /// Returns whether a response has been counted.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.responses > 0.0
+    }
+
+    /// Returns the share of errors that one more response is compared with; `before` is what any host is expected to show:
+    /// errors, and responses.
+    pub(crate) fn expected_share(&self, before: (f32, f32)) -> f64 {
+        let (all, errors) = sum(self.by_rate.iter().map(|octave| octave.of(true)));
+        self.share().unwrap_or_else(|| f64::from((before.0 + errors) / (before.1 + all))).clamp(0.01, MAX_NOISE)
+    }
+
     /// Returns whether so few responses have come that their share of errors is mostly chance.
     pub(crate) fn is_new(&self) -> bool {
         sum(self.by_rate.iter().map(|octave| (octave.good, 0.0))).0 < FEW

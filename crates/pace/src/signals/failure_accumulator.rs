@@ -26,17 +26,24 @@ const ERRORS: f64 = 2.0;
 const GROWING: f64 = 0.1;
 /// Weight of an error that is not how the host's limit is known to answer.
 const WEAK: f64 = 0.4;
-/// The same for a host that has hardly responded yet: four in a row.
+/// Factor for an error that took at least [`LONG_WAIT_S`] seconds, and [`LONGER`] times as long as the host's pages take.
+const KEPT_WAITING: f64 = 1.5;
+const LONG_WAIT_S: f64 = 3.0;
+const LONGER: f64 = 10.0;
+/// The sum of errors that makes a limit hit of a host that has hardly responded yet: four in a row.
 const ERRORS_OF_NEW: f64 = 3.0;
 /// Rate below which a single 503 is noise only on a host with at least this share of it.
 const SLOW: f64 = 2.0;
 const NOISY: f64 = 0.05;
 /// Share of that sum from which on a 503 of a noisy host lowers its ceiling.
 const UNUSUAL: f64 = 0.3;
-/// Blocks begin a doubt above these sums: at first, after one, and after two blocks that concerned single pages.
-const BLOCKS: [f64; 3] = [0.0, 1.8, 2.4];
-/// Blocked trials that make a doubt the pace's, by the same numbers.
-const TRIALS: [u8; 3] = [1, 2, 4];
+/// Blocks, and responses, that are expected of any host that blocks some of its pages.
+const USUAL_BLOCKS: (f32, f32) = (0.5, 10.0);
+/// Logarithm of the odds against blocks in a row by chance from which on they are a ban, and their least number.
+const ODDS_OF_A_BAN: f64 = 11.5;
+const BAN_LEAST: f64 = 4.0;
+/// Blocked trials that make a doubt the pace's: of a host that has responded often, and of one that is hardly known.
+const TRIALS: [u8; 2] = [1, 2];
 /// Responses up to which a host is hardly known.
 const HARDLY_KNOWN: f64 = 30.0;
 /// Hold of a doubt, in seconds.
@@ -58,6 +65,8 @@ pub(crate) enum SignalEffect {
         hold_until: i64,
         doubt: u32,
     },
+    /// The request was refused by a limit that is known.
+    Refused,
     LimitHit(LimitHit),
 }
 
@@ -74,6 +83,7 @@ impl RateGate<'_> {
         match response.signal {
             Signal::Content | Signal::ClientError => {
                 self.test_noise(None);
+                self.test_block_noise(false);
                 self.decay_sums();
                 SignalEffect::Nothing
             }
@@ -95,7 +105,7 @@ impl RateGate<'_> {
             }
             // A fetcher without recent successes here may be the only one that is blocked.
             Signal::Block if !has_success => SignalEffect::Nothing,
-            Signal::Block => self.accumulate_block(permit, response.fetcher.0),
+            Signal::Block => self.accumulate_block(permit, response.fetcher.0, hit),
             Signal::Unavailable | Signal::Broken | Signal::ServerError if self.test_noise(Some(response.signal)) => {
                 SignalEffect::Nothing
             }
@@ -108,6 +118,7 @@ impl RateGate<'_> {
             }
             Signal::Unavailable | Signal::Broken | Signal::ServerError => {
                 let weight = if self.is_weak(response.signal) { WEAK } else { 1.0 };
+                let weight = if self.is_kept_waiting(response) { weight * KEPT_WAITING } else { weight };
                 if self.accumulate_error(weight, response.signal, permit.in_flight) {
                     let (rate, now) = (self.usable_rate(), self.now);
                     self.active.trouble().noise.revoke(rate, now);
@@ -146,10 +157,19 @@ impl RateGate<'_> {
         self.active.trouble.as_ref().is_some_and(|trouble| trouble.clarity > clarity(signal, false))
     }
 
+    /// Returns whether an error took far longer than the pages of this host do: a tarpit, or silence.
+    fn is_kept_waiting(&self, response: &Response) -> bool {
+        let usual_s = f64::from(self.active.fast).exp();
+        response.latency.is_some_and(|latency| latency.as_secs_f64() > LONG_WAIT_S.max(LONGER * usual_s))
+    }
+
     /// Lowers the ceiling after a 503 that is no limit hit: the limit is near, or comes closer.
     fn shed(&mut self, signal: Signal) {
         let Some(window) = self.at_ceiling() else { return };
-        self.begin_noise_test(signal);
+        match signal {
+            Signal::Block => self.begin_block_test(),
+            _ => self.begin_noise_test(signal),
+        }
         let now = self.now;
         let trouble = self.active.trouble();
         trouble.sheds = if now.saturating_sub(trouble.shed_at) > SHEDS_MS {
@@ -243,30 +263,80 @@ impl RateGate<'_> {
         self.active.trouble.as_ref().and_then(|trouble| trouble.noise.share()).is_some_and(|share| share >= least)
     }
 
-    fn accumulate_block(&mut self, permit: &Permit, fetcher: u16) -> SignalEffect {
+    fn accumulate_block(&mut self, permit: &Permit, fetcher: u16, hit: impl FnOnce(Cause) -> LimitHit) -> SignalEffect {
         // Requests in flight at the beginning of the doubt with the same block wait for the same verdict.
         let open = self.active.trouble().doubt.is_some_and(|doubt| doubt.fetcher == fetcher);
         if open && self.active.trouble().hold > self.now {
             let trouble = self.active.trouble();
             return SignalEffect::Doubt { hold_until: trouble.hold, doubt: trouble.doubts };
         }
+        if self.test_block_noise(true) {
+            return SignalEffect::Nothing;
+        }
         let page_blocks = usize::from(self.persisted.page_blocks()).min(2);
         let (usual, since) = (self.update_usual_shares(0.0, 1.0).1, self.now);
+        if page_blocks > 0 {
+            return self.accumulate_some_blocks(permit, hit);
+        }
         let sum = (f64::from(self.active.trouble().blocks) + 1.0 - SLACK - 1.5 * usual).max(0.0);
         let trouble = self.active.trouble();
         trouble.blocks = sum as f32;
-        if sum <= BLOCKS[page_blocks] || trouble.doubt.is_some() {
+        if trouble.doubt.is_some() {
             return SignalEffect::Nothing;
         }
         trouble.doubts = trouble.doubts.wrapping_add(1);
         let (counts, in_flight) = (permit.counts, permit.in_flight);
-        let trials = trials_of_doubt(page_blocks, self.active.rings.count(WINDOWS - 1, since));
+        let trials = trials_of_doubt(self.active.rings.count(WINDOWS - 1, since));
         let trouble = self.active.trouble();
         trouble.doubt = Some(Doubt { counts, in_flight, since, trials, fetcher, others: 0 });
         let doubt = trouble.doubts;
         // Requests in flight are unaffected; only requests sent from now on can decide.
         let hold_until = self.hold_for(DOUBT_S, Trial::Wanted);
         SignalEffect::Doubt { hold_until, doubt }
+    }
+
+    /// Accumulates a block of a host that blocks some of its pages. It is a limit's if there are more of them at a higher
+    /// rate, or many in a row.
+    fn accumulate_some_blocks(&mut self, permit: &Permit, hit: impl FnOnce(Cause) -> LimitHit) -> SignalEffect {
+        let (rate, is_open) = (self.usable_rate(), self.active.trouble().doubt.is_none());
+        if self.is_limited_by_blocks() && self.probe_refused(&permit.counts, permit.in_flight, Signal::Block) {
+            return SignalEffect::Refused;
+        }
+        let trouble = self.active.trouble();
+        trouble.blocks_in_a_row = trouble.blocks_in_a_row.saturating_add(1);
+        let share = trouble.block_noise.expected_share(USUAL_BLOCKS);
+        // By chance, so many in a row come once in 100,000 responses.
+        let is_ban = f64::from(trouble.blocks_in_a_row) >= (ODDS_OF_A_BAN / -share.ln()).max(BAN_LEAST);
+        let step = match trouble.block_noise.excess(1.0) {
+            Some(excess) => ERRORS * excess,
+            None => trouble.block_noise.steps(rate, true, USUAL_BLOCKS).0.min(1.0 - SLACK),
+        };
+        trouble.blocks = (f64::from(trouble.blocks) + step).max(0.0) as f32;
+        // A limit that says what it is does not answer with a few blocks, but it may ban.
+        let mut is_excess = trouble.clarity <= 1 && f64::from(trouble.blocks) > ERRORS;
+        if is_excess && trouble.block_noise.correct(rate) {
+            (trouble.blocks, is_excess) = (0.0, false);
+        }
+        if !is_open || !is_ban && !is_excess {
+            if !self.is_limited_by_blocks() {
+                return SignalEffect::Nothing;
+            }
+            self.shed(Signal::Block);
+            return SignalEffect::Refused;
+        }
+        let now = self.now;
+        self.active.trouble().block_noise.revoke(rate, now);
+        self.begin_block_test();
+        self.note_clarity(Signal::Block, false);
+        SignalEffect::LimitHit(hit(if is_ban { Cause::Block } else { Cause::SomeBlocks }))
+    }
+
+    /// Returns whether a block between good pages is most likely the limit's.
+    fn is_limited_by_blocks(&self) -> bool {
+        self.active.trouble.as_ref().is_some_and(|trouble| match trouble.block_noise.share() {
+            None => trouble.blocks_by_rate,
+            Some(_) => trouble.block_noise.has_limit() && f64::from(trouble.blocks) > UNUSUAL * ERRORS,
+        })
     }
 
     fn accumulate_error(&mut self, weight: f64, signal: Signal, in_flight: u8) -> bool {
@@ -309,6 +379,7 @@ impl RateGate<'_> {
         }
         let (errors, blocks) = self.update_usual_shares(0.0, 0.0);
         let (rate, is_at_ceiling, is_crowd) = (self.usable_rate(), self.at_ceiling().is_some(), self.is_crowd());
+        let page_blocks = self.persisted.page_blocks();
         let trouble = self.active.trouble();
         let step = match trouble.noise.excess(0.0) {
             Some(excess) => ERRORS * excess,
@@ -318,8 +389,14 @@ impl RateGate<'_> {
             }
             None => -allowance(errors),
         };
+        let of_blocks = match trouble.block_noise.excess(0.0) {
+            Some(excess) => ERRORS * excess,
+            None if page_blocks > 0 => trouble.block_noise.steps(rate, true, USUAL_BLOCKS).1.max(-GROWING),
+            None => -SLACK - 1.5 * blocks,
+        };
         trouble.errors = (f64::from(trouble.errors) + step).max(0.0) as f32;
-        trouble.blocks = (f64::from(trouble.blocks) - SLACK - 1.5 * blocks).max(0.0) as f32;
+        trouble.blocks = (f64::from(trouble.blocks) + of_blocks).max(0.0) as f32;
+        trouble.blocks_in_a_row = 0;
         if trouble.errors == 0.0 {
             trouble.crowd = 0;
         }
@@ -343,10 +420,9 @@ impl RateGate<'_> {
 }
 
 /// Returns how many further pages in a row must be blocked until it is the pace's. `responses` is the number of recent
-/// responses: after few of them, or where single pages were blocked before, a second blocked page says little.
-fn trials_of_doubt(page_blocks: usize, responses: f64) -> u8 {
-    let of_pages = TRIALS[page_blocks];
-    if responses < HARDLY_KNOWN { of_pages.max(TRIALS[1]) } else { of_pages }
+/// responses: after few of them, a second blocked page says little.
+fn trials_of_doubt(responses: f64) -> u8 {
+    TRIALS[usize::from(responses < HARDLY_KNOWN)]
 }
 
 /// Returns how clearly a refusal speaks of a limit: a time or a 429, a 503, anything else.

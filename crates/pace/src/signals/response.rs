@@ -160,6 +160,12 @@ pub enum ResponseEffect {
         /// The number of this host's doubt.
         doubt: u32,
     },
+    /// The request was refused because of the pace, and the pace knows of that limit already: the request went out before
+    /// the last limit hit, or its refusal is one of a few at the limit. The page can be asked for again from then on.
+    Refused {
+        /// The end of the hold, or the present.
+        until: Timestamp,
+    },
     /// The host limits requests. Its responses to requests sent before now belong to this limit hit.
     LimitHit {
         /// The end of the hold.
@@ -222,6 +228,9 @@ pub enum Cause {
     /// The crawl ended.
     #[strum(to_string = "close")]
     Close = 7,
+    /// Blocks of some pages, more of them at higher rates.
+    #[strum(to_string = "blocks of some pages")]
+    SomeBlocks = 9,
     /// An operator ended the hold.
     #[strum(to_string = "unpause")]
     Unpaused = 8,
