@@ -155,7 +155,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             hint: self.tried.hint,
             excluded: self.tried.excluded,
             attempts: self.tried.attempts,
-            wanted: self.options.preferred.filter(|id| first && !self.tried.excluded.contains(*id)),
+            prefer: self.options.preferred.filter(|id| first && !self.tried.excluded.contains(*id)),
             host_trial: self.passage.has_trial_of(self.decided_domain()),
             heuristics: known.as_deref().unwrap_or_default(),
         };

@@ -29,7 +29,7 @@ use fetchwise_serve::{Paused, pause_cause};
 pub(crate) struct ContextArgs {
     /// Prefer this fetcher
     #[arg(long, value_name = "NAME")]
-    pub(crate) fetcher: Option<String>,
+    pub(crate) prefer: Option<String>,
     /// Describe the last failure of the URL
     #[arg(long, value_name = "KIND")]
     pub(crate) last_failure: Option<HintArg>,
@@ -99,7 +99,7 @@ pub(crate) struct Decider<'s> {
     link: Option<String>,
     router: &'s Router,
     settings: &'s Settings,
-    wanted: Option<FetcherId>,
+    prefer: Option<FetcherId>,
     tried: FetcherSet,
     hint: Option<Hint>,
     /// The heuristics that the caller knows.
@@ -156,7 +156,7 @@ impl<'s> Decider<'s> {
                 |spec: &FetcherSpec| available.unavailable_reason(&spec.name)?.lines().next().map(str::to_owned);
             missing.extend(selector.candidates().filter_map(|(id, spec)| Some((id, unavailable_reason(spec)?))));
         }
-        let wanted = args.fetcher.as_deref().map(|name| candidate(&selector, name)).transpose()?;
+        let prefer = args.prefer.as_deref().map(|name| candidate(&selector, name)).transpose()?;
         let mut tried = FetcherSet::EMPTY;
         for name in &args.tried {
             tried.insert(candidate(&selector, name)?);
@@ -164,7 +164,7 @@ impl<'s> Decider<'s> {
         let (hint, reported) = (args.last_failure.map(Hint::from), BTreeSet::new());
         let heuristics = args.tag.clone();
         let link = None;
-        Ok(Self { selector, own, loaded, link, router, settings, wanted, tried, hint, heuristics, missing, reported })
+        Ok(Self { selector, own, loaded, link, router, settings, prefer, tried, hint, heuristics, missing, reported })
     }
 
     /// Returns the decider for a URL with the caller's name for its link.
@@ -207,7 +207,7 @@ impl<'s> Decider<'s> {
         SelectContext {
             link,
             hint: self.hint.or(link.hint),
-            wanted: self.wanted,
+            prefer: self.prefer,
             excluded: self.tried,
             attempts: u32::try_from(self.tried.len()).unwrap_or(u32::MAX),
             heuristics: &self.heuristics,

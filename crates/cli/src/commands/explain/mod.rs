@@ -40,7 +40,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) at: Option<TimeArg>,
     /// Show the recorded decision behind this attempt, by its id or the last twelve digits of it, and what was known at
     /// that moment
-    #[arg(long, value_name = "ID", conflicts_with_all = ["url", "at", "last_failure", "tried", "fetcher"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["url", "at", "last_failure", "tried", "prefer"])]
     pub(crate) attempt: Option<AttemptId>,
     /// Show the evidence, every candidate and each step of the score
     #[arg(long)]

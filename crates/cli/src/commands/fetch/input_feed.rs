@@ -81,7 +81,7 @@ impl Input {
         let total = total(args);
         let wish = args.robots.or(settings.config.robots.mode);
         let named = Link {
-            fetcher: args.fetcher.clone(),
+            prefer: args.prefer.clone(),
             heuristics: args.tag.clone(),
             robots: wish.unwrap_or(RobotsUse::Ignore),
             ..Link::default()
