@@ -163,7 +163,7 @@ export declare class Explanation {
    * candidates, steps, counterfactuals.
    */
   toJSON(): Record<string, any>
-  /** The explanation for people, in columns. */
+  /** The explanation for people, as `fetchwise explain` prints it. */
   toString(): string
 }
 

@@ -11,9 +11,8 @@ use crate::parse::input::{LineError, Lines, scheme_hint, unreadable};
 use crate::setup::fetcher_availability::{BrowserArgs, FetcherAvailability};
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{CHOSEN, ERROR, Output, note, plain, styled};
-use crate::terminal::pace_text::pause;
 use fetchwise::attempt::Hint;
-use fetchwise::decision::Decision;
+use fetchwise::explain_text::DecisionText;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::url::{MAX_URL_BYTES, domain_of, identity, parse};
 use fetchwise::journal::LoadReport;
@@ -264,21 +263,9 @@ impl<'s> Decider<'s> {
     }
 
     fn decision_text(&self, routed: &Routed) -> String {
-        match routed.decision {
-            Decision::Selected(take) => format!(
-                "{}  {} (confidence {:.2} over {:.1} attempts)",
-                styled(CHOSEN, plain(self.selector.fetcher_name(take.fetcher))),
-                take.source.name(),
-                take.confidence,
-                take.sample_size
-            ),
-            Decision::Paused { until, host } => {
-                let what = if host { "its host is paused" } else { "paused" };
-                format!("{} {}", styled(ERROR, what), pause(until, self.selector.now()))
-            }
-            Decision::GiveUp => styled(ERROR, "no fetcher is worth a try"),
-            Decision::NoViableFetcher => styled(ERROR, "no viable fetcher: none gets past this host's vendor"),
-        }
+        let DecisionText { head, rest } = DecisionText::new(&routed.decision, &self.selector);
+        let style = if routed.decision.selected().is_some() { CHOSEN } else { ERROR };
+        DecisionText { head: styled(style, plain(&head)), rest }.to_string()
     }
 }
 

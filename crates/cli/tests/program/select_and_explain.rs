@@ -145,10 +145,7 @@ fn a_requested_unavailable_fetcher_is_reported_and_others_are_tried() {
             &["--prefer", "playwright"][..],
             "--prefer playwright is unavailable, trying others: the browser is turned off",
         ),
-        (
-            &["--prefer", "archive_proxy"],
-            "--prefer archive_proxy is unavailable, trying others: a config must list it",
-        ),
+        (&["--prefer", "archive_proxy"], "--prefer archive_proxy is unavailable, trying others: a config must list it"),
         (&["--prefer", "my_fetcher", "--config", &config], "the config does not say how it gets pages"),
     ] {
         // Nothing listens there: an attempt by the plain fetcher, and its retry.

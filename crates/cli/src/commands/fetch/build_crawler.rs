@@ -99,7 +99,8 @@ impl Crawler {
         let with = |builder: SelectorBuilder| {
             builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
         };
-        let (selector, _) = settings.load_selector_with(with)?;
+        let (selector, loaded) = settings.load_crawler_selector(with)?;
+        journal.register_fetchers(&selector, &loaded.registered)?;
         if let Some(name) = &crawl_options.prefer {
             is_known(&available, &selector, name)?;
         }

@@ -4,7 +4,7 @@ use indicatif::HumanBytes;
 
 use crate::commands::fetch::input_position::InputPosition;
 use crate::terminal::output::{CHOSEN, DIM, ERROR, plain, styled};
-use crate::terminal::pace_text::{pause, took};
+use crate::terminal::pace_text::took;
 use fetchwise::decision::Source;
 use fetchwise::pipeline::Report;
 use fetchwise::time::Timestamp;
