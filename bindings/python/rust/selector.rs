@@ -96,13 +96,13 @@ impl Selector {
         heuristics: Option<&Bound<'_, PyAny>>,
         link: Option<&str>,
         at: Option<f64>,
-    ) -> PyResult<Decision> {
+    ) -> PyResult<Py<Decision>> {
         let url = convert::url(url)?;
         let known = convert::known(heuristics)?;
         let wish = DecisionOptions { hint, prefer, excluded: excluded.as_deref(), attempts };
         let situation = self.situation(&url, wish, (link, at), &known)?;
         let decided = self.core.kept.select(&url, &situation).map_err(|error| errors::url(&error))?;
-        Ok(self.core.decision(py, decided, situation.hint))
+        self.core.decision(py, decided, situation.hint)
     }
 
     /// Decides about many URLs as `select` does about one, and returns the decisions in the same order.
@@ -125,7 +125,7 @@ impl Selector {
         attempts: Option<u32>,
         heuristics: Option<&Bound<'_, PyAny>>,
         at: Option<f64>,
-    ) -> PyResult<Vec<Decision>> {
+    ) -> PyResult<Vec<Py<Decision>>> {
         if urls.is_instance_of::<PyString>() {
             return Err(PyTypeError::new_err("invalid urls: expected a list of URLs, not one text"));
         }
@@ -134,7 +134,7 @@ impl Selector {
         let wish = DecisionOptions { hint, prefer, excluded: excluded.as_deref(), attempts };
         let all = self.context(LinkState::default(), wish, at, &known)?;
         let decided = select_many(&self.core.kept, &urls, &all).map_err(|error| errors::url(&error))?;
-        Ok(decided.into_iter().map(|decided| self.core.decision(py, decided, all.hint)).collect())
+        decided.into_iter().map(|decided| self.core.decision(py, decided, all.hint)).collect()
     }
 
     /// Explains the decision that `select` would make.

@@ -88,7 +88,7 @@ def test_misuse_is_said() -> None:
     with pytest.raises(TypeError):
         visit.report(step, 17)  # type: ignore[arg-type]
     with pytest.raises(fetchwise.Error, match="does not wait"):
-        step.block()
+        visit.give_up(step)  # type: ignore[arg-type]
     visit.report(step, "content")
     with pytest.raises(fetchwise.Error, match="already|ended"):
         visit.report(step, "content")
