@@ -5,6 +5,8 @@ import pathlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, final
 
+from typing_extensions import disjoint_base
+
 from fetchwise._fetching import Fetching
 
 __version__: str
@@ -237,6 +239,7 @@ class Fetcher:
     def __eq__(self, other: object, /) -> bool: ...
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
+@disjoint_base
 class Decision:
     """The decision of a selector: the fetcher to use, or the reason why there is none.
 
@@ -826,6 +829,7 @@ class Visit:
     def __enter__(self) -> Visit: ...
     def __exit__(self, *_exception: object) -> None: ...
 
+@disjoint_base
 class Step:
     """The next step of a visit: a `FetchStep` or, when `wait` is true, a `WaitStep`. A step that is dropped without a
     report has no effect.
