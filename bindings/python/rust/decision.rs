@@ -37,10 +37,10 @@ pub(crate) struct Decision {
 /// >>> isinstance(decision, fetchwise.Take), decision.kind
 /// (True, 'take')
 #[pyclass(frozen, extends = Decision, module = "fetchwise", name = "Take")]
-pub(crate) struct Take;
+pub(crate) struct TakeDecision;
 
 #[pymethods]
-impl Take {
+impl TakeDecision {
     #[classattr]
     #[pyo3(name = "__match_args__")]
     fn match_args(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
@@ -84,7 +84,7 @@ pub(crate) fn object(py: Python<'_>, of: Decision) -> PyResult<Py<Decision>> {
     let kind = of.decided;
     let base = PyClassInitializer::from(of);
     Ok(match kind {
-        Decided::Selected(_) => Bound::new(py, base.add_subclass(Take))?.into_super().unbind(),
+        Decided::Selected(_) => Bound::new(py, base.add_subclass(TakeDecision))?.into_super().unbind(),
         Decided::Paused { .. } => Bound::new(py, base.add_subclass(Paused))?.into_super().unbind(),
         Decided::GiveUp => Bound::new(py, base.add_subclass(GiveUp))?.into_super().unbind(),
         Decided::NoViableFetcher => Bound::new(py, base.add_subclass(NoViableFetcher))?.into_super().unbind(),

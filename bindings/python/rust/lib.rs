@@ -39,7 +39,7 @@ const _: () = {
     assert_aligned::<selector::Selector>();
     assert_aligned::<build_selector::Fetcher>();
     assert_aligned::<decision::Decision>();
-    assert_aligned::<decision::Take>();
+    assert_aligned::<decision::TakeDecision>();
     assert_aligned::<decision::Paused>();
     assert_aligned::<decision::GiveUp>();
     assert_aligned::<decision::NoViableFetcher>();
@@ -80,7 +80,7 @@ fn _fetchwise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<selector::Selector>()?;
     module.add_class::<build_selector::Fetcher>()?;
     module.add_class::<decision::Decision>()?;
-    module.add_class::<decision::Take>()?;
+    module.add_class::<decision::TakeDecision>()?;
     module.add_class::<decision::Paused>()?;
     module.add_class::<decision::GiveUp>()?;
     module.add_class::<decision::NoViableFetcher>()?;
