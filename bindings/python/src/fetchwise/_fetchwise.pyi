@@ -1,4 +1,5 @@
-# Types of the extension module, checked against it by mypy's stubtest.
+# Types of the extension module, checked against it by mypy's stubtest. Its docstrings are the module's: after a change of one in
+# Rust, run `python stub_docs.py src/fetchwise/_fetchwise.pyi` with the built package.
 import asyncio
 import os
 import pathlib
