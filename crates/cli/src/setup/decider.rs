@@ -12,6 +12,7 @@ use crate::setup::fetcher_availability::{BrowserArgs, FetcherAvailability};
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{CHOSEN, ERROR, Output, note, plain, styled};
 use fetchwise::attempt::Hint;
+use fetchwise::decision::Decision;
 use fetchwise::explain_text::DecisionText;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::url::{MAX_URL_BYTES, domain_of, identity, parse};

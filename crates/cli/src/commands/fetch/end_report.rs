@@ -10,7 +10,7 @@ use crate::commands::fetch::cost_report::{Alternative, CostReport};
 use crate::commands::fetch::result_text::requests;
 use crate::commands::fetch::totals::{HostTotals, Totals};
 use crate::terminal::output::{Table, percent, plain};
-use crate::terminal::pace_text::pause;
+use fetchwise::explain_text::pause;
 use fetchwise::time::Timestamp;
 
 /// The number of hosts that the report names.

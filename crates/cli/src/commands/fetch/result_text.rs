@@ -6,6 +6,7 @@ use crate::commands::fetch::input_position::InputPosition;
 use crate::terminal::output::{CHOSEN, DIM, ERROR, plain, styled};
 use crate::terminal::pace_text::took;
 use fetchwise::decision::Source;
+use fetchwise::explain_text::pause;
 use fetchwise::pipeline::Report;
 use fetchwise::time::Timestamp;
 
