@@ -163,7 +163,7 @@ export declare class Explanation {
    * candidates, steps, counterfactuals.
    */
   toJSON(): Record<string, any>
-  /** The explanation for people, in columns. */
+  /** The explanation for people, as `fetchwise explain` prints it. */
   toString(): string
 }
 
@@ -668,7 +668,7 @@ export interface SelectOptions {
   /** A hint at the last failure. */
   hint?: Hint
   /** The fetcher that the caller prefers. */
-  wanted?: string
+  prefer?: string
   /** The fetchers that were tried or are unavailable. */
   excluded?: Array<string>
   /** The number of attempts so far; defaults to the number of excluded fetchers. */

@@ -41,7 +41,8 @@ impl SelectorBuilder {
         self.opened_by(move |selector| {
             // `load` reads everything right after the open, so that the open need only check the tail.
             let (journal, _) = Journal::open(&dir, JournalOptions::default().check(OpenCheck::Tail))?;
-            load(&dir, selector, selector.now())?;
+            let loaded = load(&dir, selector, selector.now())?;
+            journal.register_fetchers(selector, &loaded.registered)?;
             let journal = Arc::new(journal);
             selector.keep_paces(Box::new(Arc::clone(&journal)));
             selector.set_sink(Box::new(Arc::clone(&journal)));

@@ -7,6 +7,7 @@
 use crate::backoff::LinkState;
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::heuristic::url::domain_of;
+use fetchwise_types::registry::{Class, FetcherSpec};
 use fetchwise_types::time::Timestamp;
 
 /// Recorded entry.
@@ -28,6 +29,8 @@ pub enum Entry {
     Pace(PaceEntry),
     /// Pause that an operator ended early.
     Release(Release),
+    /// Class and cost of a fetcher.
+    Fetcher(FetcherEntry),
 }
 
 impl Entry {
@@ -41,6 +44,7 @@ impl Entry {
             Self::Tombstone(entry) => entry.at,
             Self::Pace(entry) => entry.at,
             Self::Release(entry) => entry.at,
+            Self::Fetcher(entry) => entry.at,
         }
     }
 }
@@ -95,6 +99,39 @@ pub struct ImportanceEntry {
     pub importance: f32,
     /// Time of the computation.
     pub at: Timestamp,
+}
+
+/// Class and cost of a fetcher, as a selector that records here had them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FetcherEntry {
+    /// Name under which attempts are recorded.
+    pub name: String,
+    /// Its class.
+    pub class: Class,
+    /// Cost of a request, in plain requests.
+    pub cost: f64,
+    /// Time of the registration.
+    pub at: Timestamp,
+}
+
+impl FetcherEntry {
+    /// Returns the entry of a fetcher.
+    pub fn of(spec: &FetcherSpec, at: Timestamp) -> Self {
+        Self { name: spec.name.to_string(), class: spec.class, cost: spec.cost, at }
+    }
+
+    /// Returns the fetcher with the defaults of its class. A cost that no selector would take counts as missing.
+    pub fn spec(&self) -> FetcherSpec {
+        let known = FetcherSpec::by_name(&self.name);
+        let spec = if known.class == self.class { known } else { FetcherSpec::new(&self.name, self.class) };
+        if self.cost.is_finite() && self.cost > 0.0 { spec.cost(self.cost) } else { spec }
+    }
+
+    /// Returns whether the entries say the same, whenever that was.
+    pub(super) fn says_the_same(&self, other: &Self) -> bool {
+        let Self { name, class, cost, at: _ } = self;
+        (name, class, cost) == (&other.name, &other.class, &other.cost)
+    }
 }
 
 /// Order to forget the attempts, link states and host states of a target before this record.

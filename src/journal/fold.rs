@@ -17,7 +17,7 @@ use fetchwise_log::{
 };
 
 use super::entry::{
-    Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, ReleaseTarget, TombstoneTarget, is_at_risk,
+    Entry, FetcherEntry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, ReleaseTarget, TombstoneTarget, is_at_risk,
 };
 use super::error::JournalError;
 use super::read::{ReplayReport, SETTLE, open, pass};
@@ -67,6 +67,8 @@ pub(super) struct Fold {
     pub(super) hosts: LastBySeq<String, HostEntry>,
     pub(super) importance: LastBySeq<(String, Option<String>), ImportanceEntry>,
     pub(super) paces: LastBySeq<(u8, String), PaceEntry>,
+    /// Fetchers whose class and cost the log knows.
+    pub(super) registered: LastBySeq<String, FetcherEntry>,
     /// Whether a host has short pages that are complete: not any more after its domain was forgotten.
     short_page_hosts: LastBySeq<String, bool>,
     pub(super) replayed: ReplayReport,
@@ -135,6 +137,7 @@ impl Fold {
                 .map(|of| ((of.kind.clone(), of.value.clone()), (0, of)))
                 .collect(),
             short_page_hosts: contents.short_page_hosts.into_iter().map(|host| (host, (0, true))).collect(),
+            registered: contents.registered.into_iter().map(|of| (of.name.clone(), (0, of))).collect(),
             paces: contents.paces.into_iter().map(|pace| ((pace.level, pace.name.clone()), (0, pace))).collect(),
             replayed: ReplayReport::default(),
             outcome_counts: contents.outcome_counts,
@@ -183,6 +186,7 @@ impl Fold {
         importance.sort_by(|a, b| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)));
         let mut paces: Vec<PaceEntry> = self.paces.values().map(|(_, pace)| pace.clone()).collect();
         paces.sort_by(|a, b| (a.level, &a.name).cmp(&(b.level, &b.name)));
+        let registered = self.registered();
         // A host of which no evidence is left is as good as unknown.
         let mut short_page_hosts: Vec<String> = self.short_page_hosts().map(str::to_owned).collect();
         short_page_hosts.retain(|domain| learned.evidence.is_in_image(domain, self.newest));
@@ -198,9 +202,17 @@ impl Fold {
             short_page_hosts,
             importance,
             paces,
+            registered,
             outcome_counts: self.outcome_counts.clone(),
             priors: priors.to_vec(),
         }
+    }
+
+    /// Returns the fetchers whose class and cost the log knows, by name.
+    pub(super) fn registered(&self) -> Vec<FetcherEntry> {
+        let mut registered: Vec<FetcherEntry> = self.registered.values().map(|(_, of)| of.clone()).collect();
+        registered.sort_by(|a, b| a.name.cmp(&b.name));
+        registered
     }
 
     /// Returns the hosts that have short pages that are complete, in no order.
@@ -344,6 +356,11 @@ impl Fold {
         for (key, (seq, value)) in shard.paces {
             keep_last(&mut self.paces, key, seq, value);
         }
+        for (key, (seq, value)) in shard.registered {
+            if self.registered.len() < MAX_FETCHERS || self.registered.contains_key(&key) {
+                keep_last(&mut self.registered, key, seq, value);
+            }
+        }
         for (key, (seq, value)) in shard.short_page_hosts {
             keep_last(&mut self.short_page_hosts, key, seq, value);
         }
@@ -484,6 +501,7 @@ struct Shard {
     hosts: LastBySeq<String, HostEntry>,
     importance: LastBySeq<(String, Option<String>), ImportanceEntry>,
     paces: LastBySeq<(u8, String), PaceEntry>,
+    registered: LastBySeq<String, FetcherEntry>,
     short_page_hosts: LastBySeq<String, bool>,
     tombstones: Tombstones,
     releases: Vec<(u64, ReleaseTarget)>,
@@ -507,6 +525,7 @@ impl Shard {
             hosts: HashMap::new(),
             importance: HashMap::new(),
             paces: HashMap::new(),
+            registered: HashMap::new(),
             short_page_hosts: HashMap::new(),
             tombstones: Vec::new(),
             releases: Vec::new(),
@@ -575,6 +594,11 @@ impl Shard {
             Entry::Pace(entry) => {
                 self.newest = self.newest.max(entry.at);
                 self.paces.insert((entry.level, entry.name.clone()), (seq, entry));
+            }
+            Entry::Fetcher(entry) => {
+                if self.registered.len() < MAX_FETCHERS || self.registered.contains_key(&entry.name) {
+                    self.registered.insert(entry.name.clone(), (seq, entry));
+                }
             }
             Entry::Release(release) => {
                 self.newest = self.newest.max(release.at);

@@ -119,6 +119,8 @@ pub fn apply(entry: &Entry, selector: &Selector, now: Timestamp) {
                 selector.restore_links([(link.clone(), state)]);
             }
         },
+        // Candidates do not change while a selector lives.
+        Entry::Fetcher(_) => {}
         Entry::Tombstone(of) => match &of.target {
             TombstoneTarget::Domain(domain) => selector.forget_domain(domain),
             TombstoneTarget::Link(link) => selector.forget_link(link),

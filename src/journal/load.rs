@@ -6,14 +6,14 @@
 //!
 //! Must not know: how records are folded.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fetchwise_log::{BlockFold, BlockRecord, Error as LogError, OwnedBlock, Progress, RecordRef, UnpackError};
 
-use super::entry::{Entry, ImportanceEntry, LinkEntry, is_at_risk};
+use super::entry::{Entry, FetcherEntry, ImportanceEntry, LinkEntry, is_at_risk};
 use super::error::JournalError;
 use super::fold::{Fold, add_fetcher_name, threads};
 use super::read::{ReplayReport, pass, replay};
@@ -22,6 +22,7 @@ use crate::backoff::{LinkState, MAX_RISK_LEVEL, pause};
 use crate::journal::recovery_point::{FoldStart, RecoveryPoint};
 use crate::selector::Selector;
 use fetchwise_pace::{Level, PaceState};
+use fetchwise_types::registry::MAX_FETCHERS;
 use fetchwise_types::time::Timestamp;
 
 /// Result of [`load`].
@@ -42,6 +43,8 @@ pub struct LoadReport {
     pub host_pauses: HashMap<String, Timestamp>,
     /// Importance of heuristics that analytics last wrote back.
     pub importance: Vec<ImportanceEntry>,
+    /// Fetchers whose class and cost the log knows, by name.
+    pub registered: Vec<FetcherEntry>,
     /// For a load of an earlier time: attempts before this were compacted away, and no snapshot is old enough to cover
     /// them, so that their effect is missing. `None` if everything is there.
     pub missing_before: Option<Timestamp>,
@@ -54,6 +57,8 @@ pub struct LogInfo {
     start: FoldStart,
     /// Fetchers of all attempts, in alphabetical order.
     pub fetchers: Vec<String>,
+    /// Fetchers whose class and cost the log knows, by name.
+    pub registered: Vec<FetcherEntry>,
 }
 
 /// Collects from the log in `dir` the names of fetchers that a selector's candidates may need.
@@ -71,6 +76,8 @@ pub fn survey(dir: &Path) -> Result<LogInfo, JournalError> {
 pub fn inspect_with_progress(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<LogInfo, JournalError> {
     let start = FoldStart::newest(dir)?;
     let mut names: BTreeSet<String> = start.contents.iter().flat_map(|c| c.image.fetchers.iter().cloned()).collect();
+    let known = start.contents.iter().flat_map(|c| c.registered.iter().cloned());
+    let mut registered: BTreeMap<String, FetcherEntry> = known.map(|of| (of.name.clone(), of)).collect();
     let from = start.contents.as_ref().map_or(0, |contents| contents.covers_seq + 1);
     let shards = vec![FetcherNames::default(); threads()];
     let reader = start.reader.as_ref().ok_or_else(|| LogError::Invalid("missing reader of the log".into()))?;
@@ -84,8 +91,11 @@ pub fn inspect_with_progress(dir: &Path, progress: &mut dyn FnMut(Progress)) -> 
             return Err(JournalError::Record { seq, source: error });
         }
         names.extend(shard.names);
+        // All of them have one key, so one thread has read them, in order.
+        registered.extend(shard.registered);
     }
-    Ok(LogInfo { start, fetchers: names.into_iter().collect() })
+    let registered = registered.into_values().take(MAX_FETCHERS).collect();
+    Ok(LogInfo { start, fetchers: names.into_iter().collect(), registered })
 }
 
 /// Importance by type and value. The entry without a value is that of the whole type.
@@ -112,6 +122,7 @@ pub fn importances(dir: &Path) -> Result<Importances, JournalError> {
 #[derive(Clone, Default)]
 struct FetcherNames {
     names: BTreeSet<String>,
+    registered: BTreeMap<String, FetcherEntry>,
     failed: Option<(u64, Arc<SchemaError>)>,
 }
 
@@ -119,6 +130,15 @@ impl FetcherNames {
     fn take(&mut self, seq: u64, record: RecordRef<'_>) {
         match schema::attempt(record.kind, record.schema, record.payload) {
             Ok(Some(attempt)) => add_fetcher_name(&mut self.names, attempt.fetcher()),
+            Ok(None) if record.kind == schema::kind::FETCHER => {
+                match schema::decode(record.kind, record.schema, record.payload) {
+                    Ok(Entry::Fetcher(entry)) if self.registered.len() < MAX_FETCHERS => {
+                        drop(self.registered.insert(entry.name.clone(), entry));
+                    }
+                    Ok(_) => {}
+                    Err(error) => self.failed = self.failed.take().or(Some((seq, Arc::new(error)))),
+                }
+            }
             Ok(None) => {}
             Err(error) if self.failed.is_none() => self.failed = Some((seq, Arc::new(error))),
             Err(_) => {}
@@ -239,7 +259,7 @@ pub(super) fn into_report(
     let to_time_ms = selector.clock().ahead_ms().saturating_neg();
     let within = |until: Timestamp| until.moved_by(to_time_ms).min(now.saturating_add(longest));
     fold.short_page_hosts().for_each(|domain| selector.state().hosts.set_complete_short_page(domain));
-    let mut links = HashMap::new();
+    let (registered, mut links) = (fold.registered(), HashMap::new());
     for (link, (_, LinkEntry { mut state, .. })) in fold.links {
         state.paused_until = state.paused_until.map(within);
         state.last_attempt_at = state.last_attempt_at.map(|at| at.moved_by(to_time_ms));
@@ -270,6 +290,7 @@ pub(super) fn into_report(
         selector.set_importance(&of.kind, of.value.as_deref(), f64::from(of.importance));
     }
     LoadReport {
+        registered,
         replayed: fold.replayed,
         last_seq: fold.covers_seq,
         snapshot,

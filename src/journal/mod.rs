@@ -67,7 +67,8 @@ mod write;
 
 pub use attempt_content::{AttemptContent, attempt_contents};
 pub use entry::{
-    Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, TombstoneTarget,
+    Entry, FetcherEntry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone,
+    TombstoneTarget,
 };
 pub use error::{ClockWitness, JournalError};
 pub use fetchwise_log::{

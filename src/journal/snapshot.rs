@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fetchwise_log::{Section, Snapshot, SnapshotMeta};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::entry::{HostEntry, ImportanceEntry, LinkEntry, PaceEntry};
+use super::entry::{FetcherEntry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry};
 use super::error::JournalError;
 use super::schema;
 use crate::evidence::decay::Decay;
@@ -41,6 +41,7 @@ pub(super) mod kind {
     pub(in crate::journal) const PACES: u32 = 10;
     pub(in crate::journal) const OUTCOME_COUNTS: u32 = 11;
     pub(in crate::journal) const SHORT_PAGE_HOSTS: u32 = 12;
+    pub(in crate::journal) const REGISTERED: u32 = 13;
 }
 
 /// Version of every section.
@@ -69,6 +70,8 @@ pub(super) struct SnapshotContents {
     pub(super) short_page_hosts: Vec<String>,
     pub(super) importance: Vec<ImportanceEntry>,
     pub(super) paces: Vec<PaceEntry>,
+    /// Fetchers whose class and cost the log knows, by name.
+    pub(super) registered: Vec<FetcherEntry>,
     pub(super) outcome_counts: OutcomeCounts,
     pub(super) priors: Vec<Prior>,
 }
@@ -141,6 +144,12 @@ impl SnapshotContents {
             c.texts(self.importance.iter().map(|i| i.value.as_deref().unwrap_or_default()));
         });
         put(kind::PACES, self.paces.len(), &|c| pace_columns(&self.paces, c));
+        put(kind::REGISTERED, self.registered.len(), &|c| {
+            c.i64s(self.registered.iter().map(|of| of.at.as_millis()));
+            c.u64s(self.registered.iter().map(|of| of.cost.to_bits()));
+            c.u32s(self.registered.iter().map(|of| u32::from(schema::class_code(of.class))));
+            c.texts(self.registered.iter().map(|of| of.name.as_str()));
+        });
         let mut rows = Vec::new();
         self.outcome_counts.for_each(|fetcher, outcome, attempts| {
             rows.push((fetcher, outcome_name(outcome), attempts));
@@ -357,6 +366,7 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
         })
         .collect();
     contents.paces = decode_paces(open(kind::PACES)?)?;
+    contents.registered = decode_registered(open(kind::REGISTERED)?)?;
     contents.outcome_counts = decode_outcome_counts(open(kind::OUTCOME_COUNTS)?)?;
     let mut rows = open(kind::PRIORS)?;
     let (rates, samples) = (rows.u64s()?, rows.u64s()?);
@@ -380,6 +390,16 @@ fn decode_outcome_counts(mut rows: ColumnReader<'_>) -> Option<OutcomeCounts> {
         outcome_counts.add(fetcher, outcome_named(outcome), attempts);
     }
     Some(outcome_counts)
+}
+
+fn decode_registered(mut rows: ColumnReader<'_>) -> Option<Vec<FetcherEntry>> {
+    let (at, costs, classes) = (rows.i64s()?, rows.u64s()?, rows.u32s()?);
+    (rows.texts()?.into_iter().enumerate())
+        .map(|(i, name)| {
+            let class = schema::class_of(u8::try_from(classes[i]).ok()?).ok()?;
+            Some(FetcherEntry { name, class, cost: f64::from_bits(costs[i]), at: Timestamp::from_millis(at[i]) })
+        })
+        .collect()
 }
 
 fn decode_paces(mut rows: ColumnReader<'_>) -> Option<Vec<PaceEntry>> {

@@ -54,7 +54,7 @@ impl TombstoneSet {
                 ReleaseTarget::Host(domain) => self.covers_domain(seq, Some(domain)),
                 ReleaseTarget::Link(link) => self.covers_link(seq, link),
             },
-            Entry::Importance(_) | Entry::Tombstone(_) => false,
+            Entry::Importance(_) | Entry::Tombstone(_) | Entry::Fetcher(_) => false,
         }
     }
 

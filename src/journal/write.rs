@@ -16,13 +16,16 @@ use fetchwise_log::{
     Recovery, Ticket,
 };
 
-use super::entry::{ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, domain_of_url};
+use super::entry::{
+    FetcherEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, domain_of_url,
+};
 use super::error::JournalError;
 use super::schema::{self, EncodedRecord, SchemaError};
 use crate::backoff::LinkState;
-use crate::selector::{Released, Sink, SinkError};
+use crate::selector::{Released, Selector, Sink, SinkError};
 use fetchwise_pace::{PaceRecord, PaceStore};
 use fetchwise_types::attempt::Attempt;
+use fetchwise_types::registry::FetcherSpec;
 use fetchwise_types::time::Timestamp;
 
 /// Options for opening a journal for writing.
@@ -180,6 +183,34 @@ impl Journal {
     /// As [`Journal::append_attempt`].
     pub fn append_release(&self, release: &Release) -> Result<Ticket, JournalError> {
         self.append(schema::encode_release(release))
+    }
+
+    /// Appends the class and the cost of a fetcher.
+    ///
+    /// # Errors
+    /// As [`Journal::append_attempt`].
+    pub fn append_fetcher(&self, entry: &FetcherEntry) -> Result<Ticket, JournalError> {
+        self.append(schema::encode_fetcher(entry))
+    }
+
+    /// Appends the class and the cost of those candidates of `selector` of which a reader of the log would assume others:
+    /// the last ones in `known` ([`LoadReport::registered`](super::LoadReport::registered)), or those of the name.
+    ///
+    /// # Errors
+    /// As [`Journal::append_attempt`].
+    pub fn register_fetchers(&self, selector: &Selector, known: &[FetcherEntry]) -> Result<(), JournalError> {
+        let at = selector.clock().date_of(selector.now());
+        for (_, spec) in selector.candidates() {
+            let entry = FetcherEntry::of(spec, at);
+            let assumed = match known.iter().find(|of| of.name == entry.name) {
+                Some(of) => of.clone(),
+                None => FetcherEntry::of(&FetcherSpec::by_name(&entry.name), at),
+            };
+            if !entry.says_the_same(&assumed) {
+                self.append_fetcher(&entry)?;
+            }
+        }
+        Ok(())
     }
 
     /// Appends a tombstone.

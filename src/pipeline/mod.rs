@@ -63,7 +63,7 @@ pub struct Link {
     /// The link's own mode: learning (`true`) or the table (`false`). It takes precedence over every other setting.
     pub learning: Option<bool>,
     /// The fetcher for the first attempt; another one if it is unavailable.
-    pub fetcher: Option<String>,
+    pub prefer: Option<String>,
     /// Heuristics that the caller knows besides the URL: see [`Heuristic::of_caller`].
     pub heuristics: Vec<Heuristic>,
     /// The use of its origin's robots.txt; the default ignores it. Any other value needs [`PipelineBuilder::robots`].

@@ -99,13 +99,13 @@ fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Pipeli
     if let Some(learning) = link.learning {
         visit = visit.mode(if learning { Mode::Learning } else { Mode::Legacy });
     }
-    if let Some(name) = &link.fetcher {
+    if let Some(name) = &link.prefer {
         // The name is a wish for the first attempt: an unavailable fetcher leaves the choice to the selector, an
         // unknown name is an error.
         let missing = || Box::new(Report::without_request(Report::NO_FETCHER, missing_reason(pipeline, name)));
-        let wanted =
+        let preferred =
             pipeline.selector.fetcher_id(name).filter(|id| pipeline.selector.is_candidate(*id)).ok_or_else(missing)?;
-        if pipeline.fetcher(wanted).is_some() {
+        if pipeline.fetcher(preferred).is_some() {
             visit = visit.prefer(name).map_err(|_| missing())?;
         }
     }

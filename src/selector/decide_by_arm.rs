@@ -54,7 +54,7 @@ impl Router {
         let fetcher = self.route(selector, domain)?;
         // Confidence and sample size are the evidence's view of the routed fetcher, whichever arm decided.
         let Some(asked) =
-            selector.select_uncounted(url, &SelectContext { wanted: Some(fetcher), ..*context })?.selected()
+            selector.select_uncounted(url, &SelectContext { prefer: Some(fetcher), ..*context })?.selected()
         else {
             return Ok(Routed { decision: learned, arm: Mode::Legacy, shadow: None });
         };

@@ -75,8 +75,8 @@ pub struct SelectContext<'k> {
     pub excluded: FetcherSet,
     /// Attempts already made for this URL, without the retry of a transient failure.
     pub attempts: u32,
-    /// The fetcher that the caller requests.
-    pub wanted: Option<FetcherId>,
+    /// The fetcher that the caller prefers.
+    pub prefer: Option<FetcherId>,
     /// This URL is the one trial of a host whose pause has ended, so the host's pause does not apply to it.
     pub host_trial: bool,
     /// Heuristics that the caller knows besides the URL, such as `(video_platform, vimeo)`. They count like those that
@@ -663,8 +663,8 @@ impl Selector {
             .with_twins(self.learned.registry.twins());
         let sources = HeuristicSources { url, extractors: &self.extractors, heuristics: context.heuristics };
         walk.run(candidates, sources, context.hint, Some(local), trace);
-        if let Some(wanted) = context.wanted.and_then(|id| candidates.get(id.index())) {
-            return Decision::Selected(selection(wanted, Source::Requested, Rule::Requested, 1.0));
+        if let Some(preferred) = context.prefer.and_then(|id| candidates.get(id.index())) {
+            return Decision::Selected(selection(preferred, Source::Requested, Rule::Requested, 1.0));
         }
         // Relaxed: it seeds a hash.
         let domain_attempts = domain.map_or(0, |entry| entry.attempts.load(Ordering::Relaxed));

@@ -312,8 +312,8 @@ proptest! {
         let url = Url::parse(PATHS[at_path]).unwrap();
         let id = selector.fetcher_id(FETCHERS[fetcher]).unwrap();
         let see = || {
-            let wanted = SelectContext { wanted: Some(id), ..SelectContext::first_attempt(BEGIN) };
-            let confidence = selector.select(&url, &wanted).unwrap().selected().unwrap().confidence;
+            let preferred = SelectContext { prefer: Some(id), ..SelectContext::first_attempt(BEGIN) };
+            let confidence = selector.select(&url, &preferred).unwrap().selected().unwrap().confidence;
             let explained = selector.explain(&url, &SelectContext::first_attempt(BEGIN)).unwrap();
             (confidence, explained.candidates[id.index()].confident, explained.decision.selected().unwrap())
         };

@@ -158,7 +158,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             hint: self.tried.hint,
             excluded: self.tried.excluded,
             attempts: self.tried.attempts,
-            wanted: self.options.preferred.filter(|id| first && !self.tried.excluded.contains(*id)),
+            prefer: self.options.preferred.filter(|id| first && !self.tried.excluded.contains(*id)),
             host_trial: self.passage.has_trial_of(self.decided_domain()),
             heuristics: known.as_deref().unwrap_or_default(),
         };
@@ -198,8 +198,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     ) -> Result<(Decision, HostRisk), NoSelection> {
         let mut excluded = context.excluded;
         excluded.insert(left_out);
-        let wanted = context.wanted.filter(|wanted| *wanted != left_out);
-        match self.route(&SelectContext { excluded, wanted, ..*context }) {
+        let prefer = context.prefer.filter(|prefer| *prefer != left_out);
+        match self.route(&SelectContext { excluded, prefer, ..*context }) {
             Ok((Decision::Selected(selection), host)) if !excluded.contains(selection.fetcher) => {
                 Ok((Decision::Selected(selection), host))
             }

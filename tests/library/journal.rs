@@ -13,9 +13,10 @@ use fetchwise::heuristic::url::ContentKind;
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::{CompactOptions, CompactReport, Phase, RefoldReport};
 use fetchwise::journal::{
-    self, Durability, Entry, ImportanceEntry, Journal, JournalError, JournalOptions, LinkEntry, LoadReport, OpenCheck,
-    PaceEntry, Progress, Release, ReleaseTarget, Tombstone, TombstoneTarget,
+    self, Durability, Entry, FetcherEntry, ImportanceEntry, Journal, JournalError, JournalOptions, LinkEntry,
+    LoadReport, OpenCheck, PaceEntry, Progress, Release, ReleaseTarget, Tombstone, TombstoneTarget,
 };
+use fetchwise::registry::{Class, FetcherSpec};
 use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::Timestamp;
 use proptest::prelude::*;
@@ -26,6 +27,10 @@ const FETCHERS: [&str; 4] = ["direct_access", "playwright", "playwright_stealth"
 
 fn ago(days: f64) -> Timestamp {
     Timestamp::from_millis(NOW.as_millis() - (days * 86_400_000.0) as i64)
+}
+
+fn blank() -> Selector {
+    Selector::builder().around(NOW).build().unwrap()
 }
 
 fn quiet() -> impl FnMut(Phase, Progress) {
@@ -693,6 +698,8 @@ fn make_golden(dir: &Path) {
         journal.append_tombstone(&Tombstone { target, at: at(31) }).unwrap();
         let target = ReleaseTarget::Host("site2.example.org".to_owned());
         journal.append_release(&Release { target, at: at(31) }).unwrap();
+        let name = "my own fetcher".to_owned();
+        journal.append_fetcher(&FetcherEntry { name, class: Class::Plain, cost: 1.5, at: at(31) }).unwrap();
     });
     snapshot(40);
     session(30..36, &|journal| {
@@ -773,4 +780,51 @@ fn logs_of_every_release_are_read_verified_and_continued() {
         assert!(done.attempts.0 > count && done.attempts.1 == 1, "{name}: {:?}", done.attempts);
         assert!(maintenance::verify(dir, &mut quiet()).unwrap().is_sound(), "{name}");
     }
+}
+
+#[test]
+fn a_log_knows_the_class_and_the_cost_of_its_fetchers() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = |specs: &[FetcherSpec]| {
+        let builder = Selector::builder().around(NOW).journal(dir.path());
+        specs.iter().cloned().fold(builder, |builder, spec| builder.fetcher(spec)).build().unwrap().close().unwrap();
+    };
+    let known = || -> Vec<(String, Class, f64)> {
+        let surveyed = journal::survey(dir.path()).unwrap().registered;
+        let loaded = journal::load(dir.path(), &blank(), NOW).unwrap().registered;
+        assert_eq!(surveyed, loaded);
+        loaded.into_iter().map(|of| (of.name, of.class, of.cost)).collect()
+    };
+    let count = || {
+        let mut count = 0;
+        journal::replay(dir.path(), |_, entry| count += u32::from(matches!(entry, Entry::Fetcher(_)))).unwrap();
+        count
+    };
+    // What the name says already needs no entry, and neither does what the log says.
+    session(&[FetcherSpec::by_name("direct_access"), FetcherSpec::by_name("unheard_of")]);
+    assert_eq!((known(), count()), (Vec::new(), 0));
+    let http = FetcherSpec::plain("http");
+    session(&[http.clone(), FetcherSpec::by_name("playwright").cost(12.0)]);
+    session(&[http.clone(), FetcherSpec::by_name("playwright").cost(12.0)]);
+    let both = vec![("http".to_owned(), Class::Plain, 1.0), ("playwright".to_owned(), Class::Rendering, 12.0)];
+    assert_eq!((known(), count()), (both, 2));
+    // The last entry counts, and snapshots and compactions keep it.
+    session(&[http.cost(1.5), FetcherSpec::by_name("playwright")]);
+    let last = vec![("http".to_owned(), Class::Plain, 1.5), ("playwright".to_owned(), Class::Rendering, 20.0)];
+    assert_eq!((known(), count()), (last.clone(), 4));
+    maintenance::snapshot(dir.path(), &blank(), NOW, &mut quiet()).unwrap();
+    assert_eq!(known(), last);
+    maintenance::compact(dir.path(), &blank(), &CompactOptions::default(), NOW, &mut quiet()).unwrap();
+    assert_eq!((known(), count()), (last.clone(), 0));
+    session(&[FetcherSpec::plain("http").cost(1.5), FetcherSpec::by_name("playwright")]);
+    assert_eq!((known(), count()), (last, 0));
+}
+
+#[test]
+fn a_cost_that_no_selector_takes_is_not_believed() {
+    let entry = |cost| FetcherEntry { name: "http".to_owned(), class: Class::Plain, cost, at: NOW };
+    for cost in [f64::NAN, f64::INFINITY, 0.0, -3.0] {
+        assert_eq!(entry(cost).spec(), FetcherSpec::plain("http"), "{cost}");
+    }
+    assert_eq!(entry(2.5).spec(), FetcherSpec::plain("http").cost(2.5));
 }

@@ -471,10 +471,10 @@ async fn shadow_logs_the_choice_of_learning() {
 async fn a_requested_fetcher_is_used_or_refused_with_a_reason() {
     let world = World::with(vec![(HOST, Site::Static)], &["direct_access", "playwright_stealth"], |builder| builder);
     let url = world.origin.url(HOST, "/a");
-    let link = Link { fetcher: Some("playwright_stealth".to_owned()), ..Link::new(url.clone()) };
+    let link = Link { prefer: Some("playwright_stealth".to_owned()), ..Link::new(url.clone()) };
     let report = world.pipeline.fetch(&link).await;
     assert_eq!((report.fetcher.as_deref(), source(&report)), (Some("playwright_stealth"), "hinted"));
-    let link = Link { fetcher: Some("playwright".to_owned()), ..Link::new(url) };
+    let link = Link { prefer: Some("playwright".to_owned()), ..Link::new(url) };
     let report = world.pipeline.fetch(&link).await;
     assert_eq!(report.error_type, Some("no_fetcher"));
     assert!(report.message.unwrap().contains("apt-get install chromium"));

@@ -118,7 +118,7 @@ fn many_urls_get_the_decisions_that_each_gets_alone() {
     let contexts = [
         SelectContext { heuristics: &known, ..SelectContext::first_attempt(NOW) },
         SelectContext { attempts: 1, hint: Some(Hint::Blocked), ..SelectContext::first_attempt(NOW) },
-        SelectContext { wanted: selector.fetcher_id("playwright"), ..SelectContext::first_attempt(NOW) },
+        SelectContext { prefer: selector.fetcher_id("playwright"), ..SelectContext::first_attempt(NOW) },
     ];
     for context in contexts {
         let one_by_one: Vec<_> = urls.iter().map(|url| selector.select(url, &context)).collect();
@@ -245,9 +245,9 @@ fn three_blocks_in_a_row_open_the_breaker_until_its_pause_ends() {
 fn pauses_come_first_and_the_callers_request_second() {
     let selector = selector();
     let until = NOW.saturating_add(Duration::from_secs(60));
-    let wanted = selector.fetcher_id("archive_proxy");
+    let prefer = selector.fetcher_id("archive_proxy");
     let paused = LinkState { paused_until: Some(until), ..LinkState::default() };
-    let situation = SelectContext { link: paused, wanted, ..SelectContext::first_attempt(NOW) };
+    let situation = SelectContext { link: paused, prefer, ..SelectContext::first_attempt(NOW) };
     let page = url("https://example.org/");
     assert_eq!(selector.select(&page, &situation).unwrap(), Decision::Paused { until, host: false });
     let situation = SelectContext { now: until, ..situation };

@@ -1,10 +1,11 @@
-//! Explanations of decisions: as the JSON that `fetchwise explain --json` prints, and as text in columns.
+//! Explanations of decisions: as the JSON that `fetchwise explain --json` prints, and as HTML for a notebook.
 //!
 //! Must not know: Python and JavaScript.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use fetchwise::decision::{Decision as Decided, Rule, Source};
+use fetchwise::explain_text::DecisionText;
 use fetchwise::rfc3339;
 use fetchwise::selector::{CandidateView, Counterfactual, Explanation, HostSignalView, Selector};
 use fetchwise::time::Timestamp;
@@ -40,22 +41,13 @@ pub fn value(selector: &Selector, asked: &str, of: &Explanation) -> Value {
         "url": asked, "decision": decision, "fetcher": chosen,
         "confidence": take.map(|take| take.confidence), "sample_size": take.map(|take| take.sample_size),
         "rule": rule, "propensity": take.map(|take| take.propensity), "paused_until": paused_until,
-        "rule_text": rule_text(&of.decision), "policy": selector.policy_name(),
+        "rule_text": of.decision.rule_text(), "policy": selector.policy_name(),
         "heuristics": of.heuristics.iter().map(|h| json!({"type": h.kind, "value": h.value})).collect::<Vec<_>>(),
         "candidates": of.candidates.iter().map(|c| candidate(c, chosen, most)).collect::<Vec<_>>(),
         "steps": steps.collect::<Vec<_>>(),
         "counterfactuals": of.counterfactuals.iter().filter_map(|c| counterfactual(c, most)).collect::<Vec<_>>(),
         "host_showed": of.shown.iter().map(tag).collect::<Vec<_>>(),
     })
-}
-
-fn rule_text(decision: &Decided) -> &'static str {
-    match decision {
-        Decided::Selected(take) => take.rule.describe(),
-        Decided::Paused { .. } => Rule::Paused.describe(),
-        Decided::GiveUp => "no candidate is worth its cost",
-        Decided::NoViableFetcher => "no candidate is worth even a first attempt behind this host's vendor",
-    }
 }
 
 fn candidate(c: &CandidateView, chosen: Option<&str>, most: f64) -> Value {
@@ -105,52 +97,50 @@ fn tag(view: &HostSignalView) -> Value {
     })
 }
 
-/// Returns an explanation as text in columns.
-pub fn text(selector: &Selector, of: &Explanation) -> String {
-    let mut out = format!("{}\n\n", of.url);
-    for heuristic in &of.heuristics {
-        let _ = writeln!(out, "{:<14} {}", heuristic.kind, heuristic.value);
-    }
-    if of.steps.iter().any(|step| step.total > 0.0) {
-        let _ = writeln!(
-            out,
-            "\n   {:<14} {:<24} {:<18} {:>9} {:>7}  becomes",
-            "evidence", "value", "fetcher", "successes", "of"
-        );
-        for (place, step) in of.steps.iter().enumerate().filter(|(_, step)| step.total > 0.0) {
-            let mark = if of.deciding == Some(place) { '>' } else { ' ' };
-            let _ = writeln!(
-                out,
-                "{mark}  {:<14} {:<24} {:<18} {:>9.2} {:>7.2}  {:.3}",
-                step.kind, step.value, step.fetcher, step.success, step.total, step.estimate_after
-            );
-        }
-    }
-    let chosen = of.decision.selected().map(|take| selector.fetcher_name(take.fetcher));
-    let _ = writeln!(
-        out,
-        "\n   {:<18} {:>5} {:>6} {:>8} {:>7} {:>11}",
-        "candidate", "cost", "p", "blocked", "index", "confidence"
+/// Returns an explanation for a notebook: the same text, and the candidates.
+pub fn html(selector: &Selector, asked: &str, of: &Explanation) -> String {
+    let DecisionText { head, rest } = DecisionText::new(&of.decision, selector);
+    let mut out = format!(
+        "<div class=\"fetchwise-explanation\"><p><code>{}</code></p><p><b>{}</b> {}</p><ol>",
+        Escaped(asked),
+        Escaped(&head),
+        Escaped(rest.trim_start())
     );
+    for reason in of.own_reasons(selector) {
+        let _ = write!(out, "<li>{}</li>", Escaped(&reason));
+    }
+    out.push_str(
+        "</ol><table><thead><tr><th>candidate</th><th>cost</th><th>success</th><th>blocked</th><th>index</th>\
+         <th>attempts</th></tr></thead><tbody>",
+    );
+    let most = COST_MOST * selector.settings().page_value;
     for c in &of.candidates {
-        let mark = if chosen == Some(&c.fetcher) { '>' } else { ' ' };
-        let _ = writeln!(
+        let _ = write!(
             out,
-            "{mark}  {:<18} {:>5} {:>6.3} {:>8.3} {:>7.1} {:>11.2}",
-            c.fetcher, c.cost, c.success, c.block, c.index, c.confidence
+            "<tr><td>{}</td><td>{}</td><td>{:.3}</td><td>{:.3}</td><td>{:.1}</td><td>{:.1}</td></tr>",
+            Escaped(&c.fetcher),
+            c.cost,
+            c.success,
+            c.block,
+            c.index.max(-most),
+            c.sample_size
         );
     }
-    let what = match (of.decision.selected(), &of.decision) {
-        (Some(take), _) => format!(
-            "{}  {} (confidence {:.2} over {:.1} attempts)",
-            chosen.unwrap_or_default(),
-            take.source,
-            take.confidence,
-            take.sample_size
-        ),
-        (None, Decided::Paused { until, .. }) => format!("paused until {}", rfc3339::format_time(*until)),
-        _ => "no fetcher".to_owned(),
-    };
-    let _ = write!(out, "\n{what}\n{}", rule_text(&of.decision));
+    out.push_str("</tbody></table></div>");
     out
+}
+
+/// A text inside of HTML, outside of attributes.
+struct Escaped<'t>(&'t str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '&' => f.write_str("&amp;"),
+            '<' => f.write_str("&lt;"),
+            '>' => f.write_str("&gt;"),
+            c if c.is_control() => f.write_char('\u{fffd}'),
+            c => f.write_char(c),
+        })
+    }
 }

@@ -177,7 +177,8 @@ impl Plan {
         let mut kept = self.builder.pace(pace).build()?;
         if let Some(log) = &log {
             log.wait(Log::settled)?;
-            load(&log.dir, &kept, Timestamp::now())?;
+            let registered = load(&log.dir, &kept, Timestamp::now())?.registered;
+            log.with(|journal| journal.register_fetchers(&kept, &registered))??;
             kept.set_sink(Box::new(JournalSink(Arc::clone(log))));
         }
         Ok(Arc::new(Core { kept, log }))

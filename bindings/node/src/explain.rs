@@ -4,7 +4,7 @@ use fetchwise::selector::{Explanation as CoreExplanation, Selector};
 use napi_derive::napi;
 use serde_json::Value;
 
-use fetchwise_bindings_core::explain_json::{text, value};
+use fetchwise_bindings_core::explain_json::value;
 
 /// An explanation of a decision.
 #[napi]
@@ -15,7 +15,7 @@ pub struct Explanation {
 
 impl Explanation {
     pub fn new(selector: &Selector, asked: &str, of: &CoreExplanation) -> Self {
-        Self { value: value(selector, asked, of), text: text(selector, of) }
+        Self { value: value(selector, asked, of), text: of.text(selector, asked) }
     }
 }
 
@@ -34,7 +34,7 @@ impl Explanation {
         self.value.clone()
     }
 
-    /// The explanation for people, in columns.
+    /// The explanation for people, as `fetchwise explain` prints it.
     #[napi(catch_unwind, js_name = "toString")]
     pub fn text(&self) -> &str {
         &self.text

@@ -37,7 +37,7 @@ pub struct SelectOptions<'a> {
     #[napi(ts_type = "Hint")]
     pub hint: Option<String>,
     /// The fetcher that the caller prefers.
-    pub wanted: Option<String>,
+    pub prefer: Option<String>,
     /// The fetchers that were tried or are unavailable.
     pub excluded: Option<Vec<String>>,
     /// The number of attempts so far; defaults to the number of excluded fetchers.
@@ -415,7 +415,7 @@ impl Selector {
             hint: convert::hint(wish.hint.as_deref())?,
             excluded,
             attempts: attempts.map_or(excluded.len() as u32, |given| given as u32),
-            wanted: wish.wanted.as_ref().map(|name| self.core.candidate(name)).transpose()?,
+            prefer: wish.prefer.as_ref().map(|name| self.core.candidate(name)).transpose()?,
             host_trial: false,
             heuristics,
         })

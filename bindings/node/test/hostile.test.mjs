@@ -47,7 +47,7 @@ for (let round = 0; round < 40; round++) {
       if (round % 8 === 0) await call(() => value.apply(pick(), args))
     }
   }
-  const options = () => ({ fetchers: pick(), pace: pick(), halfLifeDays: pick(), policy: pick(), maxKeys: pick(), hint: pick(), wanted: pick(),
+  const options = () => ({ fetchers: pick(), pace: pick(), halfLifeDays: pick(), policy: pick(), maxKeys: pick(), hint: pick(), prefer: pick(),
     excluded: pick(), attempts: pick(), heuristics: pick(), link: pick(), at: pick(), headers: pick(), status: pick(), duration: pick(), url: pick(),
     retryAfter: pick(), message: pick(), maxBytes: pick(), blockThreshold: pick(), tryNo: pick(), confidence: pick() })
   const one = () => { const all = Object.entries(options()); return Object.fromEntries([all[round % all.length], all[(round * 7) % all.length]]) }

@@ -46,7 +46,7 @@ test('evidence decides, and the decision is explained', () => {
   assert.match(String(explained), /playwright {2}learned \(confidence 1\.00/)
   assert.equal(explained.toJSON().fetcher, 'playwright')
   assert.equal(selector.select('https://example.org/', { excluded: ['direct_access'], hint: 'empty' }).fetcher, 'playwright')
-  assert.equal(selector.select('https://example.org/', { wanted: 'playwright' }).fetcher, 'playwright')
+  assert.equal(selector.select('https://example.org/', { prefer: 'playwright' }).fetcher, 'playwright')
 })
 
 test('many URLs get the decisions that each gets alone', () => {
@@ -57,7 +57,7 @@ test('many URLs get the decisions that each gets alone', () => {
   const alone = urls.map((url) => selector.select(url, { at }))
   assert.deepEqual(selector.selectMany(urls, { at }), alone)
   assert.deepEqual(selector.selectMany(urls.map(String), { at }), alone)
-  assert.equal(selector.selectMany(urls, { wanted: 'playwright', at })[9].source, 'hinted')
+  assert.equal(selector.selectMany(urls, { prefer: 'playwright', at })[9].source, 'hinted')
   assert.deepEqual(selector.selectMany([]), [])
   assert.throws(() => selector.selectMany(['https://example.org/', 'ftp://example.org/']), code('URL'))
   assert.throws(() => selector.selectMany(urls, { link: 'one' }), code('MISUSE'))
@@ -105,7 +105,7 @@ test('invalid settings and values throw', () => {
   for (const url of ['', 'nonsense', 'ftp://example.org/', 'http://', null, undefined, 7, `https://${'a'.repeat(70_000)}`, {}]) {
     assert.throws(() => selector.select(url), code('URL'), String(url).slice(0, 40))
   }
-  assert.throws(() => selector.select('https://example.org/', { wanted: 'nobody' }), code('CONFIG'))
+  assert.throws(() => selector.select('https://example.org/', { prefer: 'nobody' }), code('CONFIG'))
   assert.throws(() => selector.select('https://example.org/', { hint: 'emty' }), code('VALUE'))
   assert.throws(() => selector.select('https://example.org/', { at: NaN }), code('VALUE'))
   assert.throws(() => selector.select('https://example.org/', { at: -1 }), code('VALUE'))

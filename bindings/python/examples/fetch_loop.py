@@ -39,14 +39,14 @@ class Crawl:
             curl_cffi.requests.AsyncSession(impersonate="chrome", max_clients=TASKS) as by_curl,
         ):
 
-            async def direct(url: str, step: fetchwise.Step) -> Any:
+            async def direct(url: str, step: fetchwise.FetchStep) -> Any:
                 return await by_httpx.get(url, timeout=step.deadline)
 
-            async def other(url: str, step: fetchwise.Step) -> Any:
+            async def other(url: str, step: fetchwise.FetchStep) -> Any:
                 async with by_aiohttp.get(url) as response:
                     return response.status, response.headers, await response.read()
 
-            async def stealth(url: str, step: fetchwise.Step) -> Any:
+            async def stealth(url: str, step: fetchwise.FetchStep) -> Any:
                 return await by_curl.get(url, timeout=step.deadline)
 
             fetchers = {"direct_access": direct, "aiohttp": other, "stealth_http": stealth}

@@ -28,8 +28,7 @@ COMMON = {
     "RETRY_TIMES": 1,
 }
 FETCHWISE = {
-    "DOWNLOADER_MIDDLEWARES": {"fetchwise.scrapy.Middleware": 585},
-    "DOWNLOAD_HANDLERS": {"http": "fetchwise.scrapy.Handler", "https": "fetchwise.scrapy.Handler"},
+    "ADDONS": {"fetchwise.scrapy.Addon": 500},
     # The site is on this machine, and the other crawls keep no pace either.
     "FETCHWISE_PACE": False,
 }

@@ -18,7 +18,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::decision::Decision;
+use crate::decision::{self, Decision};
 use crate::errors;
 use crate::journal::{Journal, Shared};
 use fetchwise_bindings_core::config;
@@ -58,7 +58,10 @@ impl Core {
         if let Some(log) = &log {
             let settled = log.with(fetchwise::journal::Journal::settled)?;
             py.detach(|| settled.wait()).map_err(|error| errors::wait(&error))?;
-            py.detach(|| load(&log.dir, &kept, Timestamp::now())).map_err(|error| errors::journal(py, &error))?;
+            let loaded = py.detach(|| load(&log.dir, &kept, Timestamp::now()));
+            let registered = loaded.map_err(|error| errors::journal(py, &error))?.registered;
+            let done = log.with(|journal| py.detach(|| journal.register_fetchers(&kept, &registered)))?;
+            done.map_err(|error| errors::journal(py, &error))?;
             kept.set_sink(Box::new(JournalSink(Arc::clone(log))));
         }
         let names = kept.candidates().map(|(_, spec)| PyString::intern(py, &spec.name).unbind()).collect();
@@ -85,10 +88,10 @@ impl Core {
         py: Python<'_>,
         decided: fetchwise::decision::Decision,
         hint: Option<fetchwise::attempt::Hint>,
-    ) -> Decision {
+    ) -> PyResult<Py<Decision>> {
         let id = decided.selected().map(|take| take.fetcher);
         let renders = id.and_then(|id| self.kept.fetcher(id)).is_some_and(|spec| spec.renders);
-        Decision { decided, name: id.map(|id| self.name(py, id)), renders, hint }
+        decision::object(py, Decision { decided, name: id.map(|id| self.name(py, id)), renders, hint })
     }
 
     /// Returns the candidates with these names.

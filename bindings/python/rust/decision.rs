@@ -10,23 +10,85 @@ use crate::convert;
 
 /// The decision of a selector: the fetcher to use, or the reason why there is none.
 ///
-/// Truthy when there is a fetcher to use. `kind` is `"take"`, `"paused"` (until `paused_until`), `"give_up"` (no
-/// further attempt is worth its cost) or `"no_viable_fetcher"` (no fetcher gets past the host's vendor).
+/// Each kind of it has a class: `Take`, `Paused`, `GiveUp` and `NoViableFetcher`. `kind` names it. Truthy when there is
+/// a fetcher to use.
 ///
 /// >>> decision = fetchwise.Selector().select("https://example.org/")
 /// >>> decision.fetcher, decision.source, bool(decision)
 /// ('direct_access', 'probe', True)
 /// >>> match decision:
-/// ...     case fetchwise.Decision("take", fetcher):
+/// ...     case fetchwise.Take(fetcher):
 /// ...         print(fetcher)
+/// ...     case fetchwise.Paused(until):
+/// ...         print("paused until", until)
 /// direct_access
-#[pyclass(frozen, module = "fetchwise", name = "Decision")]
+#[pyclass(frozen, subclass, module = "fetchwise", name = "Decision")]
 pub(crate) struct Decision {
     pub(crate) decided: Decided,
     pub(crate) name: Option<Py<PyString>>,
     /// Whether the fetcher runs scripts.
     pub(crate) renders: bool,
     pub(crate) hint: Option<Hint>,
+}
+
+/// A decision for a fetcher.
+///
+/// >>> decision = fetchwise.Selector().select("https://example.org/")
+/// >>> isinstance(decision, fetchwise.Take), decision.kind
+/// (True, 'take')
+#[pyclass(frozen, extends = Decision, module = "fetchwise", name = "Take")]
+pub(crate) struct TakeDecision;
+
+#[pymethods]
+impl TakeDecision {
+    #[classattr]
+    #[pyo3(name = "__match_args__")]
+    fn match_args(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+        PyTuple::new(py, ["fetcher"])
+    }
+}
+
+/// A decision against a request for now: the link or its host is paused until `paused_until`.
+///
+/// >>> fetchwise.Paused.__match_args__
+/// ('paused_until',)
+#[pyclass(frozen, extends = Decision, module = "fetchwise", name = "Paused")]
+pub(crate) struct Paused;
+
+#[pymethods]
+impl Paused {
+    #[classattr]
+    #[pyo3(name = "__match_args__")]
+    fn match_args(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+        PyTuple::new(py, ["paused_until"])
+    }
+}
+
+/// A decision against any further attempt: none is worth its cost.
+///
+/// >>> selector = fetchwise.Selector(fetchers=["direct_access"])
+/// >>> isinstance(selector.select("https://example.org/", excluded=["direct_access"]), fetchwise.GiveUp)
+/// True
+#[pyclass(frozen, extends = Decision, module = "fetchwise", name = "GiveUp")]
+pub(crate) struct GiveUp;
+
+/// A decision against any attempt: no fetcher gets past the vendor of the host.
+///
+/// >>> issubclass(fetchwise.NoViableFetcher, fetchwise.Decision)
+/// True
+#[pyclass(frozen, extends = Decision, module = "fetchwise", name = "NoViableFetcher")]
+pub(crate) struct NoViableFetcher;
+
+/// Returns the object of a decision, of the class of its kind.
+pub(crate) fn object(py: Python<'_>, of: Decision) -> PyResult<Py<Decision>> {
+    let kind = of.decided;
+    let base = PyClassInitializer::from(of);
+    Ok(match kind {
+        Decided::Selected(_) => Bound::new(py, base.add_subclass(TakeDecision))?.into_super().unbind(),
+        Decided::Paused { .. } => Bound::new(py, base.add_subclass(Paused))?.into_super().unbind(),
+        Decided::GiveUp => Bound::new(py, base.add_subclass(GiveUp))?.into_super().unbind(),
+        Decided::NoViableFetcher => Bound::new(py, base.add_subclass(NoViableFetcher))?.into_super().unbind(),
+    })
 }
 
 impl Decision {

@@ -4,9 +4,10 @@ use fetchwise::selector::{Explanation as CoreExplanation, Selector};
 use pyo3::prelude::*;
 use serde_json::Value;
 
-use fetchwise_bindings_core::explain_json::{text, value};
+use fetchwise_bindings_core::explain_json::{html, value};
 
-/// An explanation of a decision. `str()` is for people, `to_dict()` for programs.
+/// An explanation of a decision. `str()` is for people and says what `fetchwise explain` prints; `to_dict()` is
+/// for programs. A notebook shows the candidates, too.
 ///
 /// >>> explanation = fetchwise.Selector().explain("https://example.org/a.pdf")
 /// >>> explanation.fetcher, explanation.to_dict()["heuristics"][0]
@@ -15,12 +16,12 @@ use fetchwise_bindings_core::explain_json::{text, value};
 pub(crate) struct Explanation {
     value: Value,
     text: String,
+    html: String,
 }
 
 impl Explanation {
     pub(crate) fn new(selector: &Selector, asked: &str, of: &CoreExplanation) -> Self {
-        let value = value(selector, asked, of);
-        Self { text: text(selector, of), value }
+        Self { value: value(selector, asked, of), text: of.text(selector, asked), html: html(selector, asked, of) }
     }
 }
 
@@ -36,6 +37,11 @@ impl Explanation {
     /// candidates, steps, counterfactuals.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         crate::json::loads(py, &self.value.to_string())
+    }
+
+    /// Returns the explanation for a notebook, with the candidates.
+    fn _repr_html_(&self) -> &str {
+        &self.html
     }
 
     fn __str__(&self) -> &str {

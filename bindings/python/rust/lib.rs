@@ -39,6 +39,10 @@ const _: () = {
     assert_aligned::<selector::Selector>();
     assert_aligned::<build_selector::Fetcher>();
     assert_aligned::<decision::Decision>();
+    assert_aligned::<decision::TakeDecision>();
+    assert_aligned::<decision::Paused>();
+    assert_aligned::<decision::GiveUp>();
+    assert_aligned::<decision::NoViableFetcher>();
     assert_aligned::<explain::Explanation>();
     assert_aligned::<attempt::Attempt>();
     assert_aligned::<detector::Detector>();
@@ -48,6 +52,8 @@ const _: () = {
     assert_aligned::<signer::Signer>();
     assert_aligned::<visit::Visit>();
     assert_aligned::<visit::Step>();
+    assert_aligned::<visit::FetchStep>();
+    assert_aligned::<visit::WaitStep>();
     assert_aligned::<visit::End>();
 };
 
@@ -74,6 +80,10 @@ fn _fetchwise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<selector::Selector>()?;
     module.add_class::<build_selector::Fetcher>()?;
     module.add_class::<decision::Decision>()?;
+    module.add_class::<decision::TakeDecision>()?;
+    module.add_class::<decision::Paused>()?;
+    module.add_class::<decision::GiveUp>()?;
+    module.add_class::<decision::NoViableFetcher>()?;
     module.add_class::<explain::Explanation>()?;
     module.add_class::<attempt::Attempt>()?;
     module.add_class::<detector::Detector>()?;
@@ -83,6 +93,8 @@ fn _fetchwise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<signer::Signer>()?;
     module.add_class::<visit::Visit>()?;
     module.add_class::<visit::Step>()?;
+    module.add_class::<visit::FetchStep>()?;
+    module.add_class::<visit::WaitStep>()?;
     module.add_class::<visit::End>()?;
     module.add_function(wrap_pyfunction!(transfer::import_attempts, module)?)?;
     module.add_function(wrap_pyfunction!(transfer::export_attempts, module)?)?;

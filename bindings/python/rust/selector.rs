@@ -48,7 +48,7 @@ pub(crate) struct Selector {
 /// The options of a decision.
 struct DecisionOptions<'w> {
     hint: Option<&'w str>,
-    wanted: Option<&'w str>,
+    prefer: Option<&'w str>,
     excluded: Option<&'w [String]>,
     attempts: Option<u32>,
 }
@@ -76,33 +76,33 @@ impl Selector {
 
     /// Decides about `url`. Takes about a microsecond, no lock and no system call.
     ///
-    /// `hint` describes the last failure (`"blocked"`, `"empty"`, `"timeout"`, `"unknown"`). `wanted` names the fetcher
+    /// `hint` describes the last failure (`"blocked"`, `"empty"`, `"timeout"`, `"unknown"`). `prefer` names the fetcher
     /// that the caller prefers, and `excluded` those that were tried or are unavailable. `attempts` is the number of
     /// attempts so far (default: the number of excluded fetchers). `heuristics` is what the caller knows besides the
     /// URL, `link` its name for the URL, and `at` the time.
     ///
     /// >>> fetchwise.Selector().select("https://example.org/", excluded=["direct_access"], hint="empty").fetcher
     /// 'playwright'
-    #[pyo3(signature = (url, *, hint=None, wanted=None, excluded=None, attempts=None, heuristics=None, link=None, at=None))]
+    #[pyo3(signature = (url, *, hint=None, prefer=None, excluded=None, attempts=None, heuristics=None, link=None, at=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords")]
     fn select(
         &self,
         py: Python<'_>,
         url: &Bound<'_, PyAny>,
         hint: Option<&str>,
-        wanted: Option<&str>,
+        prefer: Option<&str>,
         excluded: Option<Vec<String>>,
         attempts: Option<u32>,
         heuristics: Option<&Bound<'_, PyAny>>,
         link: Option<&str>,
         at: Option<f64>,
-    ) -> PyResult<Decision> {
+    ) -> PyResult<Py<Decision>> {
         let url = convert::url(url)?;
         let known = convert::known(heuristics)?;
-        let wish = DecisionOptions { hint, wanted, excluded: excluded.as_deref(), attempts };
+        let wish = DecisionOptions { hint, prefer, excluded: excluded.as_deref(), attempts };
         let situation = self.situation(&url, wish, (link, at), &known)?;
         let decided = self.core.kept.select(&url, &situation).map_err(|error| errors::url(&error))?;
-        Ok(self.core.decision(py, decided, situation.hint))
+        self.core.decision(py, decided, situation.hint)
     }
 
     /// Decides about many URLs as `select` does about one, and returns the decisions in the same order.
@@ -113,38 +113,38 @@ impl Selector {
     ///
     /// >>> [decision.fetcher for decision in fetchwise.Selector().select_many(["https://a.example/", "https://b.example/"])]
     /// ['direct_access', 'direct_access']
-    #[pyo3(signature = (urls, *, hint=None, wanted=None, excluded=None, attempts=None, heuristics=None, at=None))]
+    #[pyo3(signature = (urls, *, hint=None, prefer=None, excluded=None, attempts=None, heuristics=None, at=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords")]
     fn select_many(
         &self,
         py: Python<'_>,
         urls: &Bound<'_, PyAny>,
         hint: Option<&str>,
-        wanted: Option<&str>,
+        prefer: Option<&str>,
         excluded: Option<Vec<String>>,
         attempts: Option<u32>,
         heuristics: Option<&Bound<'_, PyAny>>,
         at: Option<f64>,
-    ) -> PyResult<Vec<Decision>> {
+    ) -> PyResult<Vec<Py<Decision>>> {
         if urls.is_instance_of::<PyString>() {
             return Err(PyTypeError::new_err("invalid urls: expected a list of URLs, not one text"));
         }
         let urls = urls.try_iter()?.map(|url| convert::url(&url?)).collect::<PyResult<Vec<_>>>()?;
         let known = convert::known(heuristics)?;
-        let wish = DecisionOptions { hint, wanted, excluded: excluded.as_deref(), attempts };
+        let wish = DecisionOptions { hint, prefer, excluded: excluded.as_deref(), attempts };
         let all = self.context(LinkState::default(), wish, at, &known)?;
         let decided = select_many(&self.core.kept, &urls, &all).map_err(|error| errors::url(&error))?;
-        Ok(decided.into_iter().map(|decided| self.core.decision(py, decided, all.hint)).collect())
+        decided.into_iter().map(|decided| self.core.decision(py, decided, all.hint)).collect()
     }
 
     /// Explains the decision that `select` would make.
-    #[pyo3(signature = (url, *, hint=None, wanted=None, excluded=None, attempts=None, heuristics=None, link=None, at=None))]
+    #[pyo3(signature = (url, *, hint=None, prefer=None, excluded=None, attempts=None, heuristics=None, link=None, at=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords")]
     fn explain(
         &self,
         url: &Bound<'_, PyAny>,
         hint: Option<&str>,
-        wanted: Option<&str>,
+        prefer: Option<&str>,
         excluded: Option<Vec<String>>,
         attempts: Option<u32>,
         heuristics: Option<&Bound<'_, PyAny>>,
@@ -154,7 +154,7 @@ impl Selector {
         let asked = url.str()?;
         let url = convert::url(url)?;
         let known = convert::known(heuristics)?;
-        let wish = DecisionOptions { hint, wanted, excluded: excluded.as_deref(), attempts };
+        let wish = DecisionOptions { hint, prefer, excluded: excluded.as_deref(), attempts };
         let situation = self.situation(&url, wish, (link, at), &known)?;
         let explained = self.core.kept.explain(&url, &situation).map_err(|error| errors::url(&error))?;
         Ok(Explanation::new(&self.core.kept, &asked.to_string_lossy(), &explained))
@@ -354,7 +354,7 @@ impl Selector {
     fn context<'k>(
         &self,
         link: LinkState,
-        DecisionOptions { hint, wanted, excluded, attempts }: DecisionOptions<'_>,
+        DecisionOptions { hint, prefer, excluded, attempts }: DecisionOptions<'_>,
         at: Option<f64>,
         heuristics: &'k [fetchwise::heuristic::Heuristic],
     ) -> PyResult<SelectContext<'k>> {
@@ -365,7 +365,7 @@ impl Selector {
             hint: convert::hint(hint)?,
             excluded,
             attempts: attempts.unwrap_or(excluded.len() as u32),
-            wanted: wanted.map(|name| self.core.candidate(name)).transpose()?,
+            prefer: prefer.map(|name| self.core.candidate(name)).transpose()?,
             host_trial: false,
             heuristics,
         })

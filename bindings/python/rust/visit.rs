@@ -85,15 +85,15 @@ fn answer(given: &Bound<'_, PyAny>) -> PyResult<CoreFetchResult> {
 
 #[pymethods]
 impl Visit {
-    /// Returns the next `Step`, or None when the visit has ended (`end` says how). Report a fetch, or drop it, before
+    /// Returns the next step, a `FetchStep` or a `WaitStep`, or None when the visit has ended (`end` says how). Report a fetch, or drop it, before
     /// the next call.
-    fn next(&self, py: Python<'_>) -> PyResult<Option<Step>> {
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Py<Step>>> {
         self.core.0.check()?;
         let mut kept = self.lock();
         let Some(visit) = kept.as_mut() else { return Ok(None) };
         let step = match visit.next() {
-            CoreStep::Fetch(fetch) => Some(Step::fetch(py, &self.core, self.number, visit, fetch)),
-            CoreStep::Wait(wait) => Some(Step::waiting(self.number, visit, wait)),
+            CoreStep::Fetch(fetch) => Some(FetchStep::begin(py, &self.core, self.number, visit, fetch)?),
+            CoreStep::Wait(wait) => Some(WaitStep::begin(py, self.number, visit, wait)?),
             CoreStep::End(end) => {
                 let _ = self.end.set(end);
                 *kept = None;
@@ -101,7 +101,7 @@ impl Visit {
             }
         };
         if let Some(step) = &step {
-            *self.out.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&step.held);
+            *self.out.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&step.get().held);
         }
         Ok(step)
     }
@@ -203,59 +203,22 @@ enum Held {
     Wait(Wait),
 }
 
-/// The next step of a visit: either one request with `fetcher` for `url`, within `deadline` seconds, or, when `wait` is
-/// true, a wait of `seconds`. A step that is dropped without a report has no effect.
+/// The next step of a visit: a `FetchStep` or, when `wait` is true, a `WaitStep`. A step that is dropped without a
+/// report has no effect.
 ///
 /// >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
 /// >>> with selector.visit("https://example.org/") as visit:
-/// ...     step = visit.next()
-/// ...     step.wait, step.fetcher, step.deadline, step.is_probe
-/// (False, 'direct_access', 3.0, True)
-#[pyclass(frozen, module = "fetchwise", name = "Step")]
+/// ...     isinstance(visit.next(), fetchwise.Step)
+/// True
+#[pyclass(frozen, subclass, module = "fetchwise", name = "Step")]
 pub(crate) struct Step {
     visit: u64,
     url: String,
-    /// Only for a request.
-    fetch: Option<Request>,
-    /// Only for a wait: its end, and the reason.
-    wait: Option<(Timestamp, String)>,
+    is_wait: bool,
     held: Slot,
 }
 
-struct Request {
-    fetcher: Py<PyString>,
-    deadline: Duration,
-    is_probe: bool,
-    max_redirects: u32,
-    decision: Py<Decision>,
-}
-
 impl Step {
-    fn fetch(py: Python<'_>, core: &Handle, number: u64, visit: &CoreVisit<Handle, Url>, fetch: Fetch<Handle>) -> Self {
-        let decided = fetchwise::decision::Decision::Selected(*fetch.decision());
-        let decision = core.0.decision(py, decided, None);
-        let request = Py::new(py, decision).ok().map(|decision| Request {
-            fetcher: core.0.name(py, fetch.fetcher_id()),
-            deadline: fetch.deadline(),
-            is_probe: fetch.is_probe(),
-            max_redirects: fetch.max_redirects(),
-            decision,
-        });
-        let url = visit.url().as_str().to_owned();
-        Self {
-            visit: number,
-            url,
-            fetch: request,
-            wait: None,
-            held: Arc::new(Mutex::new(Some(Held::Fetch(Box::new(fetch))))),
-        }
-    }
-
-    fn waiting(number: u64, visit: &CoreVisit<Handle, Url>, wait: Wait) -> Self {
-        let (url, why) = (visit.url().as_str().to_owned(), (wait.until(), wait.reason().to_string()));
-        Self { visit: number, url, fetch: None, wait: Some(why), held: Arc::new(Mutex::new(Some(Held::Wait(wait)))) }
-    }
-
     fn take_wait(&self) -> PyResult<Wait> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         match held.take() {
@@ -275,25 +238,7 @@ impl Step {
     /// Whether to wait and then call `next()` again.
     #[getter]
     fn wait(&self) -> bool {
-        self.wait.is_some()
-    }
-
-    /// The longest time to wait, in seconds from now; 0 for a request. An earlier call is also fine.
-    #[getter]
-    fn seconds(&self) -> f64 {
-        self.wait.as_ref().map_or(0.0, |(until, _)| until.since(Timestamp::now()).as_secs_f64())
-    }
-
-    /// The reason of the wait: `"probe"`, `"trial"`, `"local_fault"`, `"pace"` or `"doubt"`; None for a request.
-    #[getter]
-    fn reason(&self) -> Option<&str> {
-        self.wait.as_ref().map(|(_, why)| why.as_str())
-    }
-
-    /// The fetcher to use; None for a wait.
-    #[getter]
-    fn fetcher(&self, py: Python<'_>) -> Option<Py<PyString>> {
-        self.fetch.as_ref().map(|fetch| fetch.fetcher.clone_ref(py))
+        self.is_wait
     }
 
     /// The address to request.
@@ -301,43 +246,146 @@ impl Step {
     fn url(&self) -> &str {
         &self.url
     }
+}
 
-    /// Seconds for the whole request; None for a wait.
+/// A step of a visit: one request with `fetcher` for `url`, within `deadline` seconds, to report to the visit.
+///
+/// >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
+/// >>> with selector.visit("https://example.org/") as visit:
+/// ...     step = visit.next()
+/// ...     step.wait, step.fetcher, step.deadline, step.is_probe
+/// (False, 'direct_access', 3.0, True)
+#[pyclass(frozen, extends = Step, module = "fetchwise", name = "FetchStep")]
+pub(crate) struct FetchStep {
+    fetcher: Py<PyString>,
+    deadline: Duration,
+    is_probe: bool,
+    max_redirects: u32,
+    decision: Py<Decision>,
+}
+
+impl FetchStep {
+    fn begin(
+        py: Python<'_>,
+        core: &Handle,
+        number: u64,
+        visit: &CoreVisit<Handle, Url>,
+        fetch: Fetch<Handle>,
+    ) -> PyResult<Py<Step>> {
+        let decided = fetchwise::decision::Decision::Selected(*fetch.decision());
+        let request = Self {
+            fetcher: core.0.name(py, fetch.fetcher_id()),
+            deadline: fetch.deadline(),
+            is_probe: fetch.is_probe(),
+            max_redirects: fetch.max_redirects(),
+            decision: core.0.decision(py, decided, None)?,
+        };
+        let held = Arc::new(Mutex::new(Some(Held::Fetch(Box::new(fetch)))));
+        let base = Step { visit: number, url: visit.url().as_str().to_owned(), is_wait: false, held };
+        Ok(Bound::new(py, PyClassInitializer::from(base).add_subclass(request))?.into_super().unbind())
+    }
+}
+
+#[pymethods]
+impl FetchStep {
+    #[classattr]
+    #[pyo3(name = "__match_args__")]
+    fn match_args(py: Python<'_>) -> PyResult<Bound<'_, pyo3::types::PyTuple>> {
+        pyo3::types::PyTuple::new(py, ["fetcher", "url"])
+    }
+
+    /// The fetcher to use.
     #[getter]
-    fn deadline(&self) -> Option<f64> {
-        self.fetch.as_ref().map(|fetch| fetch.deadline.as_secs_f64())
+    fn fetcher(&self, py: Python<'_>) -> Py<PyString> {
+        self.fetcher.clone_ref(py)
+    }
+
+    /// Seconds for the whole request.
+    #[getter]
+    fn deadline(&self) -> f64 {
+        self.deadline.as_secs_f64()
     }
 
     /// Whether the request is a probe: short, because a longer request can follow.
     #[getter]
     fn is_probe(&self) -> bool {
-        self.fetch.as_ref().is_some_and(|fetch| fetch.is_probe)
+        self.is_probe
     }
 
     /// The maximum number of redirects.
     #[getter]
     fn max_redirects(&self) -> u32 {
-        self.fetch.as_ref().map_or(0, |fetch| fetch.max_redirects)
+        self.max_redirects
     }
 
-    /// The decision that chose the fetcher; None for a wait.
+    /// The decision that chose the fetcher.
     #[getter]
-    fn decision(&self, py: Python<'_>) -> Option<Py<Decision>> {
-        self.fetch.as_ref().map(|fetch| fetch.decision.clone_ref(py))
+    fn decision(&self, py: Python<'_>) -> Py<Decision> {
+        self.decision.clone_ref(py)
+    }
+
+    fn __repr__(slf: PyRef<'_, Self>) -> String {
+        let fetcher = slf.fetcher.to_str(slf.py()).unwrap_or("?").to_owned();
+        format!("<FetchStep {fetcher} {}>", slf.as_super().url)
+    }
+}
+
+/// A step of a visit: a wait of `seconds`, or until the event that is waited for. Then call `next()` again.
+///
+/// >>> selector = fetchwise.Selector(fetchers=["direct_access"], pace=False)
+/// >>> first, second = (selector.visit(f"https://example.org/{n}") for n in range(2))
+/// >>> step, other = first.next(), second.next()
+/// >>> match other:
+/// ...     case fetchwise.WaitStep(reason):
+/// ...         print(reason, other.seconds > 0)
+/// probe True
+#[pyclass(frozen, extends = Step, module = "fetchwise", name = "WaitStep")]
+pub(crate) struct WaitStep {
+    until: Timestamp,
+    reason: String,
+}
+
+impl WaitStep {
+    fn begin(py: Python<'_>, number: u64, visit: &CoreVisit<Handle, Url>, wait: Wait) -> PyResult<Py<Step>> {
+        let this = Self { until: wait.until(), reason: wait.reason().to_string() };
+        let held = Arc::new(Mutex::new(Some(Held::Wait(wait))));
+        let base = Step { visit: number, url: visit.url().as_str().to_owned(), is_wait: true, held };
+        Ok(Bound::new(py, PyClassInitializer::from(base).add_subclass(this))?.into_super().unbind())
+    }
+}
+
+#[pymethods]
+impl WaitStep {
+    #[classattr]
+    #[pyo3(name = "__match_args__")]
+    fn match_args(py: Python<'_>) -> PyResult<Bound<'_, pyo3::types::PyTuple>> {
+        pyo3::types::PyTuple::new(py, ["reason"])
+    }
+
+    /// The longest time to wait, in seconds from now. An earlier call is also fine.
+    #[getter]
+    fn seconds(&self) -> f64 {
+        self.until.since(Timestamp::now()).as_secs_f64()
+    }
+
+    /// The reason of the wait: `"probe"`, `"trial"`, `"local_fault"`, `"pace"` or `"doubt"`.
+    #[getter]
+    fn reason(&self) -> &str {
+        &self.reason
     }
 
     /// Blocks until the wait is over, for at most `seconds` (default: until it is due). Other threads run meanwhile.
     #[pyo3(signature = (seconds=None))]
-    fn block(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<()> {
-        let at_most = given::span("seconds", seconds.unwrap_or_else(|| self.seconds()))?;
-        let wait = self.take_wait()?;
+    fn block(slf: PyRef<'_, Self>, py: Python<'_>, seconds: Option<f64>) -> PyResult<()> {
+        let at_most = given::span("seconds", seconds.unwrap_or_else(|| slf.seconds()))?;
+        let wait = slf.as_super().take_wait()?;
         py.detach(|| wait.block(at_most));
         Ok(())
     }
 
     /// An `asyncio` future that ends when the event that is waited for happens; never if only time can end the wait.
-    fn _notified<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let mut wait = self.take_wait()?;
+    fn _notified<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let mut wait = slf.as_super().take_wait()?;
         asyncio_bridge::future(py, async move {
             wait.notified().await;
             let made: Made = Box::new(|py| Ok(py.None()));
@@ -350,12 +398,8 @@ impl Step {
         slf.py().import("fetchwise._fetching")?.call_method1("ready", (slf,))
     }
 
-    fn __repr__(&self, py: Python<'_>) -> String {
-        match (&self.fetch, &self.wait) {
-            (Some(fetch), _) => format!("<Step {} {}>", fetch.fetcher.to_str(py).unwrap_or("?"), self.url),
-            (None, Some((_, why))) => format!("<Step wait {:.3} s for {why}>", self.seconds()),
-            (None, None) => "<Step>".to_owned(),
-        }
+    fn __repr__(&self) -> String {
+        format!("<WaitStep {:.3} s for {}>", self.seconds(), self.reason)
     }
 }
 

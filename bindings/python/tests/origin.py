@@ -1,7 +1,8 @@
 """A web site on loopback that counts requests by path and client.
 
 Paths: ``/static/N`` articles, ``/app/N`` a page that a script fills, ``/block/N`` an article for browsers and a challenge for others,
-``/limited/N`` 429 with Retry-After, ``/error/N`` 503 that comes once, ``/gone/N`` 404, ``/file.pdf``, ``/moved`` a redirect, ``/links`` a page of links.
+``/limited/N`` 429 with Retry-After, ``/error/N`` 503 that comes once, ``/gone/N`` 404, ``/hanging/N`` a page
+that a script fills, and no response for browsers, ``/patience/N`` 429 with Retry-After of 100 s, ``/file.pdf``, ``/moved`` a redirect, ``/links`` a page of links.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Origin:
         self._lock = threading.Lock()
         self._failed: set[str] = set()
         self.links: list[str] = []
+        self._closing = threading.Event()
         origin = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -44,6 +46,7 @@ class Origin:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def close(self) -> None:
+        self._closing.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -81,7 +84,10 @@ class Origin:
         title = f"<h1 class=title>Title of {path}</h1>"
         seen = f"<script src=/seen.js?{path}></script>"
         page = f"<!DOCTYPE html><html><head><title>{path}</title></head><body>{title}{ARTICLE}{seen}</body></html>"
-        if kind == "app":
+        if kind == "hanging" and who == "browser":
+            self._closing.wait()
+            return
+        if kind in ("app", "hanging"):
             page = SHELL.replace("PATH", path)
         elif kind == "app.js":
             page, content_type = SCRIPT, "text/javascript"
@@ -91,6 +97,8 @@ class Origin:
             status, page = 403, BLOCK_PAGE
         elif kind == "limited":
             status, page, extra = 429, "<h1>Too many requests</h1>", [("Retry-After", "3600")]
+        elif kind == "patience":
+            status, page, extra = 429, "<h1>Too many requests</h1>", [("Retry-After", "100")]
         elif kind == "error" and not failed_before:
             status, page = 503, "<h1>Service unavailable</h1>"
         elif kind in ("gone", "favicon.ico", "robots.txt"):

@@ -88,11 +88,11 @@ def test_a_closed_journal_raises(tmp_path: pathlib.Path) -> None:
 def test_a_fetch_is_driven_to_its_end() -> None:
     asked: list[str] = []
 
-    async def direct(url: str, step: fetchwise.Step) -> Any:
+    async def direct(url: str, step: fetchwise.FetchStep) -> Any:
         asked.append("direct")
         return 200, HTML, SHELL
 
-    async def browser(url: str, step: fetchwise.Step) -> Any:
+    async def browser(url: str, step: fetchwise.FetchStep) -> Any:
         asked.append("browser")
         return 200, HTML, PAGE
 
@@ -114,10 +114,10 @@ def test_a_fetch_is_driven_to_its_end() -> None:
 
 
 def test_exceptions_are_outcomes() -> None:
-    async def broken(url: str, step: fetchwise.Step) -> Any:
+    async def broken(url: str, step: fetchwise.FetchStep) -> Any:
         raise ConnectionResetError("reset")
 
-    async def slow(url: str, step: fetchwise.Step) -> Any:
+    async def slow(url: str, step: fetchwise.FetchStep) -> Any:
         await asyncio.sleep(0)
         raise TimeoutError
 
@@ -142,11 +142,11 @@ def test_cancelling_gives_the_probe_to_the_next() -> None:
         selector = fetchwise.Selector(fetchers=["direct_access"], pace=False)
         started, leave = asyncio.Event(), asyncio.Event()
 
-        async def hanging(url: str, step: fetchwise.Step) -> Any:
+        async def hanging(url: str, step: fetchwise.FetchStep) -> Any:
             started.set()
             await leave.wait()
 
-        async def answering(url: str, step: fetchwise.Step) -> Any:
+        async def answering(url: str, step: fetchwise.FetchStep) -> Any:
             nonlocal under_way
             under_way += 1
             assert under_way == 1 or not step.is_probe

@@ -106,7 +106,7 @@ def test_urls_are_accepted_as_text_or_as_client_objects() -> None:
 
 def test_invalid_settings_raise() -> None:
     with pytest.raises(fetchwise.ConfigError, match="nobody"):
-        fetchwise.Selector().select("https://example.org/", wanted="nobody")
+        fetchwise.Selector().select("https://example.org/", prefer="nobody")
     with pytest.raises(fetchwise.ConfigError):
         fetchwise.Selector(policy="best")
     with pytest.raises(fetchwise.ConfigError):

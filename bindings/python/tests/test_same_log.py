@@ -109,3 +109,21 @@ def test_dicts_are_the_lines_of_import() -> None:
         assert "set-cookie" not in {name.lower() for name in attempt.to_dict()["response_headers"]}
     with pytest.raises(ValueError, match="attempted_at"):
         fetchwise.Attempt.from_dict({"url": "https://example.org/", "fetcher": "x", "success": True})
+
+
+def test_an_explanation_is_the_text_of_the_program_and_has_a_form_for_notebooks(program: Program, tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "fetchwise.toml"
+    config.write_text("[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'playwright'\n")
+    url = "https://shop.example/list?a=<b>&c=1"
+    with fetchwise.Selector(config=config, journal=tmp_path / "data") as selector:
+        for n in range(12):
+            attempt = fetchwise.Attempt(f"https://shop.example/item/{n}", ["direct_access", "playwright"][n % 2])
+            selector.record(attempt.delivered() if n % 2 else attempt.failed("wrong_tool"))
+        explanation = selector.explain(url)
+    printed = program.run("explain", url, "--config", str(config), "--all-fetchers", data=tmp_path / "data")
+    assert str(explanation) == printed.split("\n\n--full")[0]
+    lines = str(explanation).splitlines()
+    assert lines[2].startswith("playwright  learned") and [line[:5] for line in lines[3:]] == ["  1. ", "  2. ", "  3. "]
+    html = explanation._repr_html_()
+    assert "<b>playwright</b>" in html and html.count("<li>") == 3 and "<td>direct_access</td>" in html
+    assert "a=&lt;b&gt;&amp;c=1" in html

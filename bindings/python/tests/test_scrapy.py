@@ -6,8 +6,10 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -50,8 +52,7 @@ def crawl(origin: Origin, *paths: str, **settings: Any) -> tuple[list[Any], dict
         "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
         "TWISTED_REACTOR": "twisted.internet.asyncioreactor.AsyncioSelectorReactor",
         "FETCHWISE_FETCHERS": {"direct_access": None},
-        "DOWNLOADER_MIDDLEWARES": {"fetchwise.scrapy.Middleware": 585},
-        "DOWNLOAD_HANDLERS": {"http": "fetchwise.scrapy.Handler", "https": "fetchwise.scrapy.Handler"},
+        "ADDONS": {"fetchwise.scrapy.Addon": 500},
         **settings,
     }
     given = json.dumps([origin.url, settings, paths])
@@ -125,3 +126,67 @@ def test_a_pace_is_kept_and_curl_is_a_handler(tmp_path: pathlib.Path) -> None:
         )
         assert [meta["fetcher"] for _, _, meta in seen] == ["stealth_http"] * 6
         assert stats["fetchwise/requests/stealth_http"] == 6 and origin.requests("static") == 6
+
+
+def test_an_addon_is_the_two_settings_and_leaves_those_of_a_project() -> None:
+    from scrapy.settings import Settings
+
+    from fetchwise.scrapy import Addon, Middleware
+
+    settings = Settings()
+    Addon().update_settings(settings)
+    assert settings.getdict("DOWNLOADER_MIDDLEWARES") == {Middleware: 585}
+    handlers = {"http": "fetchwise.scrapy.Handler", "https": "fetchwise.scrapy.Handler"}
+    assert settings.getdict("DOWNLOAD_HANDLERS") == handlers
+    # Other handlers of a project stay, and so does the place that it gave the middleware.
+    other = {"https": "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler", "ftp": "mine.Handler"}
+    settings = Settings({"DOWNLOADER_MIDDLEWARES": {"fetchwise.scrapy.Middleware": 570}, "DOWNLOAD_HANDLERS": other})
+    Addon().update_settings(settings)
+    assert settings.getdict("DOWNLOADER_MIDDLEWARES") == {"fetchwise.scrapy.Middleware": 570}
+    assert settings.getdict("DOWNLOAD_HANDLERS") == {**handlers, "ftp": "mine.Handler"}
+
+
+def test_a_project_may_set_middleware_and_handler_itself() -> None:
+    handlers = {"http": "fetchwise.scrapy.Handler", "https": "fetchwise.scrapy.Handler"}
+    with Origin() as origin:
+        settings = {"ADDONS": {}, "DOWNLOADER_MIDDLEWARES": {"fetchwise.scrapy.Middleware": 585}, "DOWNLOAD_HANDLERS": handlers}
+        seen, stats = crawl(origin, "/static/1", **settings)
+        assert seen[0][2]["end"] == "delivered" and stats["fetchwise/end/delivered"] == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_process_group_ends_a_crawl_with_open_requests(number: int) -> None:
+    """The browser never gets an answer, and the signal ends it along with Scrapy. A host that asked for patience holds
+    other requests.
+    """
+    pytest.importorskip("scrapy_playwright")
+    with Origin() as origin:
+        settings = {
+            "LOG_LEVEL": "INFO",
+            "TELNETCONSOLE_ENABLED": False,
+            "TWISTED_REACTOR": "twisted.internet.asyncioreactor.AsyncioSelectorReactor",
+            "ADDONS": {"fetchwise.scrapy.Addon": 500},
+            "FETCHWISE_CLOSE_TIMEOUT": 0.5,
+            # Without limits of their own, no request of a browser ends by itself.
+            "PLAYWRIGHT_DEFAULT_NAVIGATION_TIMEOUT": 0,
+            "PLAYWRIGHT_LAUNCH_OPTIONS": {"executable_path": CHROMIUM, "args": ["--no-sandbox"]},
+        }
+        slow = origin.url.replace("127.0.0.1", "localhost")
+        paths = [f"{origin.url}/hanging/{n}" for n in range(4)] + [f"{slow}/patience/{n}" for n in range(4)]
+        given = json.dumps(["", settings, paths])
+        process = subprocess.Popen(
+            [sys.executable, "-c", CRAWL, given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=HERE, start_new_session=True
+        )
+        try:
+            while not (origin.requests("hanging", "browser") and origin.requests("patience")):
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.05)
+            os.killpg(process.pid, number)
+            out, err = process.communicate(timeout=120)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+        assert process.returncode == 0 and "Spider closed (shutdown)" in err, err
+        _, stats = json.loads(out.splitlines()[-1])
+        # Nobody is to blame for a request that was given up: nothing is recorded.
+        assert "fetchwise/requests/playwright" not in stats, stats

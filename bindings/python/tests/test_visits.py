@@ -88,7 +88,7 @@ def test_misuse_is_said() -> None:
     with pytest.raises(TypeError):
         visit.report(step, 17)  # type: ignore[arg-type]
     with pytest.raises(fetchwise.Error, match="does not wait"):
-        step.block()
+        visit.give_up(step)  # type: ignore[arg-type]
     visit.report(step, "content")
     with pytest.raises(fetchwise.Error, match="already|ended"):
         visit.report(step, "content")
@@ -193,7 +193,7 @@ def test_many_urls_get_the_decisions_that_each_gets_alone() -> None:
     fields = [(one.fetcher, one.source, one.confidence) for one in (selector.select(url, at=at) for url in urls)]
     assert [(one.fetcher, one.source, one.confidence) for one in many] == fields
     assert selector.select_many([]) == []
-    assert selector.select_many(urls[:1], wanted="playwright")[0].source == "hinted"
+    assert selector.select_many(urls[:1], prefer="playwright")[0].source == "hinted"
     with pytest.raises(fetchwise.UrlError):
         selector.select_many(["https://example.org/", "ftp://example.org/"])
     with pytest.raises(TypeError):

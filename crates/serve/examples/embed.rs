@@ -33,6 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         journal::load(Path::new(&dir), &selector, now)?;
         let server = Server::new(Parts {
             selector,
+            registered: Vec::new(),
             journal,
             detector: Arc::new(Detector::new()),
             classifier: Arc::new(Detector::new().with_options(DetectorOptions::default().counting_all())),

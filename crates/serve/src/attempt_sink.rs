@@ -45,8 +45,8 @@ pub(crate) struct AttemptStore {
     current_scan: AtomicU64,
     /// The number of attempts that the journal rejected.
     failures: AtomicU64,
-    /// The fetchers with a configured cost.
-    candidates: Vec<FetcherSpec>,
+    /// The fetchers with a known cost.
+    specs: Vec<FetcherSpec>,
 }
 
 /// Figures of the attempts since the current scan and, once it is complete, of those before it.
@@ -72,8 +72,8 @@ impl AttemptCounts {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScanFailed;
 
-fn blank(candidates: &[FetcherSpec]) -> [Stats; GROUPINGS.len()] {
-    GROUPINGS.map(|by| Stats::with_costs(by, candidates))
+fn blank(specs: &[FetcherSpec]) -> [Stats; GROUPINGS.len()] {
+    GROUPINGS.map(|by| Stats::with_costs(by, specs))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -81,12 +81,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl AttemptStore {
+    /// Returns the known cost of a request by a fetcher, in plain requests.
+    pub(crate) fn request_cost(&self, name: &str) -> f64 {
+        self.specs
+            .iter()
+            .find(|spec| *spec.name == *name)
+            .map_or_else(|| FetcherSpec::by_name(name).cost, |spec| spec.cost)
+    }
+
     /// Creates an empty store; a [`rescan`](Self::rescan) has to follow.
     pub(crate) fn new(
         journal: Arc<Journal>,
         dir: PathBuf,
         unavailable: Arc<UnavailableFetchers>,
-        candidates: Vec<FetcherSpec>,
+        specs: Vec<FetcherSpec>,
         clock: Arc<Clock>,
         seed: u64,
     ) -> Self {
@@ -97,14 +105,14 @@ impl AttemptStore {
             clock,
             counts: Mutex::new(AttemptCounts {
                 ids: AttemptIdSet::new(seed),
-                figures: blank(&candidates),
+                figures: blank(&specs),
                 series: Series::default(),
                 cutoff: None,
             }),
             last_scan: watch::Sender::new(0),
             current_scan: AtomicU64::new(1),
             failures: AtomicU64::new(0),
-            candidates,
+            specs,
         }
     }
 
@@ -136,7 +144,7 @@ impl AttemptStore {
         let dir = &self.dir;
         let mut found = lock(&self.counts).ids.begin_scan();
         journal::attempt_contents(dir, |id, content| found.add(id, content))?;
-        let (mut figures, mut series, now) = (blank(&self.candidates), Series::default(), self.clock.date());
+        let (mut figures, mut series, now) = (blank(&self.specs), Series::default(), self.clock.date());
         journal::replay(dir, |seq, entry| {
             if seq < end
                 && let Entry::Attempt(attempt) = entry
@@ -179,7 +187,7 @@ impl AttemptStore {
     pub(crate) fn append_tombstone(&self, tombstone: &Tombstone) -> Result<u64, JournalError> {
         let mut counts = lock(&self.counts);
         let ticket = self.journal.append_tombstone(tombstone)?;
-        counts.figures = blank(&self.candidates);
+        counts.figures = blank(&self.specs);
         counts.series = Series::default();
         self.current_scan.fetch_add(1, Ordering::AcqRel);
         // The queue may have shed the tombstone. Then the scan counts everything.
@@ -194,7 +202,7 @@ impl AttemptStore {
     pub(crate) fn reset(&self) -> Result<u64, JournalError> {
         let mut counts = lock(&self.counts);
         let end = self.end()?;
-        counts.figures = blank(&self.candidates);
+        counts.figures = blank(&self.specs);
         counts.series = Series::default();
         self.current_scan.fetch_add(1, Ordering::AcqRel);
         Ok(end)
@@ -213,7 +221,7 @@ impl AttemptStore {
     /// Clears the figures of a followed log, because something was forgotten; it then needs another scan.
     pub(crate) fn restart(&self) {
         let mut counts = lock(&self.counts);
-        counts.figures = blank(&self.candidates);
+        counts.figures = blank(&self.specs);
         counts.series = Series::default();
         self.current_scan.fetch_add(1, Ordering::AcqRel);
     }

@@ -25,6 +25,7 @@ use crate::signing::RequestSigner;
 use crate::unavailable_fetchers::UnavailableFetchers;
 use fetchwise::detect::Detector;
 use fetchwise::journal::{Follower, Journal, JournalError};
+use fetchwise::registry::FetcherSpec;
 use fetchwise::rollout::Guard;
 use fetchwise::selector::{Selector, Sink};
 
@@ -39,6 +40,8 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 pub struct Parts {
     /// The selector, which has replayed the journal. The server sets its sink.
     pub selector: Selector,
+    /// Fetchers with a known class and cost; candidates need not be among them.
+    pub registered: Vec<FetcherSpec>,
     /// The journal for attempts. Only the selector may write to it. It should refuse records when its queue is full
     /// ([`OnFull::Error`](fetchwise::journal::OnFull::Error)), so that no request waits for a disk.
     pub journal: Arc<Journal>,
@@ -57,6 +60,14 @@ pub struct Parts {
     /// The log of another process that the server shows instead of its journal. The options must be read-only, and the
     /// journal one that nothing is written to.
     pub followed: Option<Follower>,
+}
+
+/// Returns the candidates, then the other fetchers of `registered`.
+fn with_candidates(registered: Vec<FetcherSpec>, selector: &Selector) -> Vec<FetcherSpec> {
+    let mut specs: Vec<FetcherSpec> = selector.candidates().map(|(_, spec)| spec.clone()).collect();
+    let is_candidate = |spec: &FetcherSpec| selector.candidates().any(|(_, known)| known.name == spec.name);
+    specs.extend(registered.into_iter().filter(|spec| !is_candidate(spec)));
+    specs
 }
 
 /// A server that does not listen yet.
@@ -81,8 +92,18 @@ impl Server {
     /// # Errors
     /// As [`Server::new`].
     pub fn observed(parts: Parts, observe: impl FnOnce(Arc<dyn Sink>) -> Box<dyn Sink>) -> Result<Self, JournalError> {
-        let Parts { mut selector, journal, detector, classifier, unavailable, tokens, options, guard, followed } =
-            parts;
+        let Parts {
+            mut selector,
+            registered,
+            journal,
+            detector,
+            classifier,
+            unavailable,
+            tokens,
+            options,
+            guard,
+            followed,
+        } = parts;
         let unavailable = Arc::new(UnavailableFetchers::new(&selector, unavailable));
         let mut seed = [0; 8];
         // Without randomness the set of ids still works, but its seed is not secret.
@@ -92,7 +113,7 @@ impl Server {
             journal,
             dir,
             Arc::clone(&unavailable),
-            selector.candidates().map(|(_, spec)| spec.clone()).collect(),
+            with_candidates(registered, &selector),
             Arc::clone(selector.clock()),
             u64::from_ne_bytes(seed),
         );

@@ -187,6 +187,16 @@ impl Decision {
             _ => None,
         }
     }
+
+    /// Returns the rule of the decision in words.
+    pub fn rule_text(&self) -> &'static str {
+        match self {
+            Self::Selected(take) => take.rule.describe(),
+            Self::Paused { .. } => Rule::Paused.describe(),
+            Self::GiveUp => "no candidate is worth its cost",
+            Self::NoViableFetcher => "no candidate is worth even a first attempt behind this host's vendor",
+        }
+    }
 }
 
 #[cfg(test)]

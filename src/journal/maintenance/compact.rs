@@ -324,10 +324,12 @@ impl DropRules {
                     _ => DropDecision::Keep,
                 }
             }
-            // Both snapshots hold the last state of each link, host, heuristic and pace.
-            schema::kind::LINK_STATE | schema::kind::HOST_STATE | schema::kind::IMPORTANCE | schema::kind::PACE => {
-                DropDecision::Drop
-            }
+            // Both snapshots hold the last state of each link, host, heuristic, pace and fetcher.
+            schema::kind::LINK_STATE
+            | schema::kind::HOST_STATE
+            | schema::kind::IMPORTANCE
+            | schema::kind::PACE
+            | schema::kind::FETCHER => DropDecision::Drop,
             // Earlier compactions dropped everything that an old tombstone covers.
             schema::kind::TOMBSTONE => match schema::decode(record.kind, record.schema, record.payload) {
                 Ok(Entry::Tombstone(tombstone)) if tombstone.at < self.cutoff => DropDecision::Drop,

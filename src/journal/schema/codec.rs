@@ -11,16 +11,16 @@ use std::borrow::Cow;
 use rkyv::util::AlignedVec;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::codes::{NONE, SchemaError, VERSION, hint_code, hint_of, kind};
+use super::codes::{NONE, SchemaError, VERSION, class_code, class_of, hint_code, hint_of, kind};
 use super::records::{
-    ArchivedAttemptV1, ArchivedHostStateV1, ArchivedImportanceV1, ArchivedLinkStateV1, ArchivedPaceV1,
-    ArchivedReleaseV1, ArchivedTombstoneV1, AttemptV1, HostStateV1, ImportanceV1, LinkStateV1, PaceV1, ReleaseV1,
-    TombstoneV1, access, bytes_of, time_of,
+    ArchivedAttemptV1, ArchivedFetcherV1, ArchivedHostStateV1, ArchivedImportanceV1, ArchivedLinkStateV1,
+    ArchivedPaceV1, ArchivedReleaseV1, ArchivedTombstoneV1, AttemptV1, FetcherV1, HostStateV1, ImportanceV1,
+    LinkStateV1, PaceV1, ReleaseV1, TombstoneV1, access, bytes_of, time_of,
 };
 use crate::backoff::LinkState;
 use crate::journal::entry::{
-    Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, TombstoneTarget,
-    domain_of_url,
+    Entry, FetcherEntry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone,
+    TombstoneTarget, domain_of_url,
 };
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::heuristic::url::site_of;
@@ -118,6 +118,14 @@ pub(crate) fn encode_release(release: &Release) -> Result<EncodedRecord, SchemaE
     Ok(EncodedRecord { kind: kind::RELEASE, key_hash, time: release.at, payload })
 }
 
+/// Encodes a fetcher.
+pub(crate) fn encode_fetcher(entry: &FetcherEntry) -> Result<EncodedRecord, SchemaError> {
+    let FetcherEntry { name, class, cost, at } = entry;
+    let name = Cow::Borrowed(name.as_str());
+    let payload = bytes_of(&FetcherV1 { at: at.as_millis(), cost: *cost, name, class: class_code(*class) })?;
+    Ok(EncodedRecord { kind: kind::FETCHER, key_hash: 0, time: *at, payload })
+}
+
 /// Encodes an entry of any kind.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn encode(entry: &Entry) -> Result<EncodedRecord, SchemaError> {
@@ -129,6 +137,7 @@ pub(crate) fn encode(entry: &Entry) -> Result<EncodedRecord, SchemaError> {
         Entry::Tombstone(tombstone) => encode_tombstone(tombstone),
         Entry::Pace(entry) => encode_pace(entry),
         Entry::Release(release) => encode_release(release),
+        Entry::Fetcher(entry) => encode_fetcher(entry),
     }
 }
 
@@ -185,6 +194,11 @@ pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, Sc
             };
             Entry::Release(Release { target, at: time_of(v.at) })
         }
+        (kind::FETCHER, VERSION) => {
+            let v = access::<ArchivedFetcherV1<'_>>(payload)?;
+            let (name, class) = (v.name.as_str().to_owned(), class_of(v.class)?);
+            Entry::Fetcher(FetcherEntry { name, class, cost: v.cost.to_native(), at: time_of(v.at) })
+        }
         _ => return Err(SchemaError::Newer { kind, schema }),
     })
 }
@@ -202,6 +216,7 @@ mod tests {
     use fetchwise_types::attempt::error_kind::ErrorKind;
     use fetchwise_types::attempt::{Arm, ErrorType, Hint, Tag};
     use fetchwise_types::heuristic::Heuristic;
+    use fetchwise_types::registry::Class;
     use fetchwise_types::response::Header;
     use proptest::prelude::*;
     use uuid::Uuid;
@@ -254,6 +269,10 @@ mod tests {
             ("tombstone-link", Entry::Tombstone(Tombstone { target: TombstoneTarget::Link(link.clone()), at: T0 })),
             ("release", Entry::Release(Release { target: ReleaseTarget::Host("example.org".to_owned()), at: T0 })),
             ("release-link", Entry::Release(Release { target: ReleaseTarget::Link(link), at: T0 })),
+            (
+                "fetcher",
+                Entry::Fetcher(FetcherEntry { name: "http".to_owned(), class: Class::Plain, cost: 1.5, at: T0 }),
+            ),
         ]
     }
 
@@ -318,7 +337,7 @@ mod tests {
     /// Fails if another crate of the dependency graph has changed the rkyv format, or somebody a released layout.
     #[test]
     fn the_layout_is_the_released_one() {
-        let released = [0xe3, 0xa1, 0xcc, 0x93, 0x93, 0x87, 0x9f, 0xf4, 0x1c, 0xfb, 0xca, 0x34, 0xe6, 0x7d, 0xf5, 0x8d];
+        let released = [0x84, 0x8e, 0xb4, 0xa7, 0x20, 0xbb, 0x72, 0x9a, 0x67, 0x3a, 0x43, 0x9e, 0x55, 0xbc, 0x23, 0x63];
         assert_eq!(fingerprint(), released, "{:#04x?}", fingerprint());
     }
 
@@ -327,14 +346,14 @@ mod tests {
         let encoded = encode(&one_of_each()[0].1);
         assert!(matches!(decode(1, 2, &encoded.payload), Err(SchemaError::Newer { kind: 1, schema: 2 })));
         assert!(matches!(super::super::view::attempt(1, 2, &encoded.payload), Err(SchemaError::Newer { .. })));
-        assert!((2..=7).all(|kind| matches!(decode(kind, 2, &encoded.payload), Err(SchemaError::Newer { .. }))));
+        assert!((2..=8).all(|kind| matches!(decode(kind, 2, &encoded.payload), Err(SchemaError::Newer { .. }))));
         assert!(matches!(decode(77, 1, &encoded.payload), Err(SchemaError::Newer { kind: 77, .. })));
     }
 
     proptest! {
         /// bytecheck keeps damaged bytes memory-safe. Only the CRC detects all of the damage.
         #[test]
-        fn damaged_bytes_never_panic(which in 0usize..10, flips in proptest::collection::vec((any::<u16>(), 0u8..8), 1..4)) {
+        fn damaged_bytes_never_panic(which in 0usize..11, flips in proptest::collection::vec((any::<u16>(), 0u8..8), 1..4)) {
             let entry = &one_of_each()[which].1;
             let encoded = encode(entry);
             let mut bytes = encoded.payload.clone();

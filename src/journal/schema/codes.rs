@@ -12,6 +12,7 @@ use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Arm, Hint};
 use fetchwise_types::decision::{Rule, Source};
 use fetchwise_types::heuristic::url::FLAGS;
+use fetchwise_types::registry::Class;
 
 /// Numbers of the record kinds.
 pub(crate) mod kind {
@@ -22,6 +23,7 @@ pub(crate) mod kind {
     pub(crate) const TOMBSTONE: u16 = 5;
     pub(crate) const PACE: u16 = 6;
     pub(crate) const RELEASE: u16 = 7;
+    pub(crate) const FETCHER: u16 = 8;
 }
 
 /// Schema version of the records of every kind, and of blocks of attempts.
@@ -125,6 +127,20 @@ pub(super) const ARM_CODES: [Arm; 2] = [Arm::Learning, Arm::Legacy];
 /// Hints by number, from 1 on. The list only grows.
 pub(super) const HINT_CODES: [Hint; 4] = [Hint::Blocked, Hint::Empty, Hint::Timeout, Hint::Unknown];
 
+/// Classes of fetchers by number, from 1 on. The list only grows.
+pub(super) const CLASS_CODES: [Class; 6] =
+    [Class::Plain, Class::Rendering, Class::Stealth, Class::Archive, Class::Special, Class::Unknown];
+
+/// Returns the number of a class.
+pub(crate) fn class_code(class: Class) -> u8 {
+    code_of(&CLASS_CODES, &class)
+}
+
+/// Returns the class with a number.
+pub(crate) fn class_of(code: u8) -> Result<Class, SchemaError> {
+    from_code(&CLASS_CODES, code, "a class")
+}
+
 /// Types of heuristics by number, from 1 on. The list only grows.
 pub(super) const TAG_KINDS: [&str; 18] = [
     "domain",
@@ -178,6 +194,7 @@ mod tests {
         assert!(Arm::ALL.iter().all(|arm| code_of(&ARM_CODES, arm) != OTHER));
         assert!(ErrorKind::ALL.iter().all(|kind| code_of(&ERROR_CODES, kind) != OTHER));
         assert!(Source::ALL.iter().all(|source| code_of(&SOURCE_CODES, source) != OTHER));
+        assert!(Class::ALL.iter().all(|class| code_of(&CLASS_CODES, class) != OTHER));
         assert!(Hint::ALL.iter().all(|hint| code_of(&HINT_CODES, hint) != OTHER));
     }
 }

@@ -161,6 +161,16 @@ pub(crate) struct ReleaseV1<'a> {
     pub(super) link: Option<Text<'a>>,
 }
 
+/// Fetcher, version 1.
+#[derive(Archive, Serialize)]
+pub(crate) struct FetcherV1<'a> {
+    pub(super) at: i64,
+    pub(super) cost: f64,
+    #[rkyv(with = AsOwned)]
+    pub(super) name: Text<'a>,
+    pub(super) class: u8,
+}
+
 impl<'a> From<&'a Attempt> for AttemptV1<'a> {
     fn from(a: &'a Attempt) -> Self {
         let error_code = match &a.error_type {
@@ -361,6 +371,7 @@ layouts! {
     ArchivedTombstoneV1: 32, 8, { at: 0, domain: 8, link: 20 }
     ArchivedPaceV1: 88, 8, { at: 0, name: 8, state: 16, level: 80, cause: 81 }
     ArchivedReleaseV1: 32, 8, { at: 0, domain: 8, link: 20 }
+    ArchivedFetcherV1: 32, 8, { at: 0, cost: 8, name: 16, class: 24 }
 }
 
 /// Returns the fingerprint of the layout. Every segment stores it, and a reader refuses a segment with another one.

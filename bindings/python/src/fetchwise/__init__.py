@@ -8,7 +8,7 @@ The selector, the detector and the log of the Rust library, in this process. A w
     detector = fetchwise.Detector()
     visit = selector.visit("https://example.org/")
     while step := visit.next():
-        if step.wait:
+        if isinstance(step, fetchwise.WaitStep):
             step.block()
             continue
         try:
@@ -30,19 +30,25 @@ from __future__ import annotations
 
 from ._errors import ConfigError, Error, ForkedError, LockedError, LogError, UrlError
 from ._fetchwise import (
-    FetchResult,
     Attempt,
     Decision,
     Detector,
     End,
     Explanation,
     Fetcher,
+    FetchResult,
+    FetchStep,
+    GiveUp,
     Journal,
+    NoViableFetcher,
+    Paused,
     Selector,
     Signer,
     Step,
+    Take,
     Verdict,
     Visit,
+    WaitStep,
     __version__,
     export_attempts,
     import_attempts,
@@ -59,7 +65,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admission",
-    "FetchResult",
     "Attempt",
     "ConfigError",
     "Decision",
@@ -69,18 +74,25 @@ __all__ = [
     "ErrorKind",
     "Explanation",
     "Fetcher",
+    "FetchResult",
+    "FetchStep",
     "Fetching",
     "ForkedError",
+    "GiveUp",
     "Journal",
     "LockedError",
     "LogError",
+    "NoViableFetcher",
+    "Paused",
     "Pauses",
     "Selector",
     "Signer",
     "Step",
+    "Take",
     "UrlError",
     "Verdict",
     "Visit",
+    "WaitStep",
     "__version__",
     "error_kind",
     "export_attempts",

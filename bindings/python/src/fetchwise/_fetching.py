@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from ._fetchwise import FetchResult, Detector, End, Selector, Step, Visit
+from ._fetchwise import Detector, End, FetchResult, FetchStep, Selector, Visit, WaitStep
 
-Fetch = Callable[[str, Step], Awaitable[Any]]
+Fetch = Callable[[str, FetchStep], Awaitable[Any]]
 
 _DETECTORS: list[Detector] = []
 
@@ -24,7 +24,7 @@ def _shared_detector() -> Detector:
     return _DETECTORS[0]
 
 
-async def ready(step: Step, *, at_most: float | None = None) -> None:
+async def ready(step: WaitStep, *, at_most: float | None = None) -> None:
     """Returns when the event that the step waits for happens, or when the step is due, and after at most ``at_most``
     seconds.
     """
@@ -110,7 +110,7 @@ class Fetching:
     async def __aenter__(self) -> Fetching:
         try:
             while step := self.visit.next():
-                if step.wait:
+                if isinstance(step, WaitStep):
                     await ready(step)
                 else:
                     await self._fetch(step)
@@ -119,8 +119,7 @@ class Fetching:
             raise
         return self
 
-    async def _fetch(self, step: Step) -> None:
-        assert step.fetcher is not None
+    async def _fetch(self, step: FetchStep) -> None:
         started = time.monotonic()
         self.response = None
         try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._fetching import ready
-from ._fetchwise import FetchResult, Decision, End, Selector, Step, Verdict, Visit
+from ._fetchwise import Decision, End, FetchResult, FetchStep, Selector, Verdict, Visit, WaitStep
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Pauses:
         self.selector = selector
         self._fetchers = fetchers
         self._limit = limit
-        self._visits: OrderedDict[str, tuple[Visit, Step | None]] = OrderedDict()
+        self._visits: OrderedDict[str, tuple[Visit, FetchStep | WaitStep | None]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._visits)
@@ -74,7 +74,7 @@ class Pauses:
         visit, step = self._visits.get(key, (None, None))
         if visit is None:
             visit = self.selector.visit(url, fetchers=self._fetchers, prefer=prefer, **knowing)
-        if step is not None and not step.wait:
+        if isinstance(step, FetchStep):
             return self._admission(step)
         return self._next(key, visit)
 
@@ -91,7 +91,7 @@ class Pauses:
             if admission or admission.end is not None or left <= 0:
                 return admission
             _, step = self._visits[key or url]
-            assert step is not None
+            assert isinstance(step, WaitStep)
             await ready(step, at_most=left)
 
     def ended(
@@ -108,10 +108,9 @@ class Pauses:
         """
         key = key or url
         known = self._visits.get(key)
-        if known is None or known[1] is None or known[1].wait:
+        visit, step = known or (None, None)
+        if visit is None or not isinstance(step, FetchStep):
             raise KeyError(f"no admitted request for {key}")
-        visit, step = known
-        assert step is not None
         if retry_after is not None and isinstance(outcome, str):
             outcome = FetchResult(outcome, retry_after=retry_after)
         visit.report(step, outcome, duration=duration)
@@ -141,8 +140,8 @@ class Pauses:
         return self._admission(step)
 
     @staticmethod
-    def _admission(step: Step) -> Admission:
-        if step.wait:
+    def _admission(step: FetchStep | WaitStep) -> Admission:
+        if isinstance(step, WaitStep):
             return Admission(seconds=step.seconds, reason=step.reason)
         return Admission(fetcher=step.fetcher, url=step.url, deadline=step.deadline, decision=step.decision)
 

@@ -92,7 +92,7 @@ class Predictor(RenderingTypePredictor):
         decision = self.selector.select(request.url, link=request.unique_key)
         if not decision:
             # Crawlee cannot express "not now"; it then proceeds by its own rules.
-            decision = self.selector.select(request.url, wanted=self.browser, link=request.unique_key)
+            decision = self.selector.select(request.url, prefer=self.browser, link=request.unique_key)
         self._under_way[request.unique_key] = decision, time.time(), time.monotonic()
         kind: RenderingType = "static" if decision.fetcher == self.static else "client only"
         return RenderingTypePrediction(rendering_type=kind, detection_probability_recommendation=0.0)
@@ -152,7 +152,7 @@ class Predictor(RenderingTypePredictor):
         if decision is None or decision.fetcher != fetcher:
             # The browser was used because the plain request had delivered nothing.
             hint = None if decision is None and fetcher == self.static else "empty"
-            decision = self.selector.select(request.url, wanted=fetcher, hint=hint, link=request.unique_key)  # type: ignore[arg-type]
+            decision = self.selector.select(request.url, prefer=fetcher, hint=hint, link=request.unique_key)  # type: ignore[arg-type]
             if not decision:
                 return
         spent = max(0, int((now - started) * 1000))

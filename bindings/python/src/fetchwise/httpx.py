@@ -48,7 +48,7 @@ class Transport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Passes the request on, and records the result."""
         url, started, at = str(request.url), time.monotonic(), time.time()
-        decision = self.selector.select(url, wanted=self.fetcher)
+        decision = self.selector.select(url, prefer=self.fetcher)
         try:
             response = await self._transport.handle_async_request(request)
             await response.aread()

@@ -3,8 +3,7 @@ handler that uses the chosen fetcher.
 
 Settings of a project::
 
-    DOWNLOADER_MIDDLEWARES = {"fetchwise.scrapy.Middleware": 585}
-    DOWNLOAD_HANDLERS = {"http": "fetchwise.scrapy.Handler", "https": "fetchwise.scrapy.Handler"}
+    ADDONS = {"fetchwise.scrapy.Addon": 500}
     FETCHWISE_DATA_DIR = "fetchwise-data"      # evidence; without it, it lasts until the crawl ends
 
 ===========================  ==========================================================================================
@@ -21,7 +20,12 @@ Settings of a project::
 ``FETCHWISE_MAX_WAIT``       the longest pause in seconds after which a URL is retried; others are dropped. Default: 0
 ``FETCHWISE_PASS_FAILURES``  True passes pages without content (blocks, shells, empty ones) to callbacks if no fetcher did
                              better; ``response.meta["fetchwise"]`` says what they are. Default: False
+``FETCHWISE_CLOSE_TIMEOUT``  the seconds that open requests of a browser and of other foreign handlers get once the crawl
+                             closes, by a signal or by itself. Default: 10
 ===========================  ==========================================================================================
+
+The add-on puts ``Middleware`` at 585 into ``DOWNLOADER_MIDDLEWARES``, and ``Handler`` for http and https into
+``DOWNLOAD_HANDLERS``. A project may set both itself.
 
 The middleware ignores a request with ``meta={"fetchwise": False}``, and ``meta={"fetchwise_prefer": "playwright"}`` names
 the first fetcher. It stands at 585: it reads what ``HttpCompressionMiddleware`` (590) has unpacked, and acts before
@@ -34,8 +38,9 @@ import asyncio
 import itertools
 import logging
 import time
+from collections.abc import Coroutine
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from scrapy import Request, signals
@@ -43,6 +48,7 @@ from scrapy.crawler import Crawler
 from scrapy.exceptions import DontCloseSpider, IgnoreRequest
 from scrapy.http import Headers, Response
 from scrapy.responsetypes import responsetypes
+from scrapy.settings import BaseSettings
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from . import Admission, FetchResult, Detector, End, Pauses, Selector, Signer, error_kind
@@ -51,6 +57,11 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 _PLAYWRIGHT = "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"
 _OWN = "scrapy.core.downloader.handlers.http11.HTTP11DownloadHandler"
+_CLOSE_TIMEOUT = 10.0
+# Seconds after its deadline at which a request is given up whose handler keeps no time limit itself.
+_GRACE = 30.0
+
+_T = TypeVar("_T")
 
 
 def fetchers_of(crawler: Crawler) -> dict[str, str | None]:
@@ -62,6 +73,96 @@ def fetchers_of(crawler: Crawler) -> dict[str, str | None]:
     if find_spec("scrapy_playwright") is not None:
         fetchers["playwright"] = _PLAYWRIGHT
     return fetchers
+
+
+class Addon:
+    """Turns fetchwise on: ``ADDONS = {"fetchwise.scrapy.Addon": 500}``."""
+
+    def update_settings(self, settings: BaseSettings) -> None:
+        """Adds the middleware and the download handler to the settings of a project."""
+        settings.setdefault_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", Middleware, 585)
+        handlers = settings.getdict("DOWNLOAD_HANDLERS")
+        for scheme in ("http", "https"):
+            before = handlers.get(scheme)
+            if before not in (None, _OWN, _PLAYWRIGHT, Handler, f"{__name__}.Handler"):
+                logger.warning(
+                    "fetchwise.scrapy.Handler takes the place of %s for %s: name it in FETCHWISE_FETCHERS", before, scheme
+                )
+            handlers[scheme] = f"{__name__}.Handler"
+        settings.set("DOWNLOAD_HANDLERS", handlers, settings.getpriority("DOWNLOAD_HANDLERS") or 0)
+
+
+class _Closing:
+    """Notices that the crawl closes, and gives up what would hold that up.
+
+    Scrapy closes a crawl once its open requests have ended, and has no signal before that. A browser that a signal to
+    the process group has ended along with Scrapy never answers them, and a held host lets them wait for minutes.
+    """
+
+    _STEP = 0.2
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        given = crawler.settings.get("FETCHWISE_CLOSE_TIMEOUT")
+        self.timeout: float = _CLOSE_TIMEOUT if given is None else float(given)
+        self._noticed: asyncio.Event | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> _Closing:
+        """Returns the one of a crawl, which the middleware and the handlers share."""
+        closing: _Closing = crawler.__dict__.setdefault("_fetchwise_closing", cls(crawler))
+        return closing
+
+    def _is_closing(self) -> bool:
+        slot = getattr(self._crawler.engine, "_slot", None)
+        return not self._crawler.crawling or getattr(slot, "closing", None) is not None
+
+    async def _watch(self, noticed: asyncio.Event) -> None:
+        while not self._is_closing():
+            await asyncio.sleep(self._STEP)
+        noticed.set()
+
+    async def begun(self) -> None:
+        """Returns once the crawl closes."""
+        if self._noticed is None:
+            self._noticed = asyncio.Event()
+            self._watching = asyncio.ensure_future(self._watch(self._noticed))
+        await self._noticed.wait()
+
+    async def _given_up(self, after: float) -> None:
+        await self.begun()
+        await asyncio.sleep(after)
+
+    async def unless_begun(self, work: Coroutine[Any, Any, _T], *, after: float, at_most: float | None = None) -> _T:
+        """Returns the result of ``work``, or raises: ``IgnoreRequest`` ``after`` seconds into the closing of the crawl, and
+        ``TimeoutError`` after ``at_most`` seconds. It does not wait for the end of ``work`` then, which may never come.
+        """
+        task = asyncio.ensure_future(work)
+        given_up = asyncio.ensure_future(self._given_up(after))
+        try:
+            await asyncio.wait({task, given_up}, timeout=at_most, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            if given_up.done():
+                raise IgnoreRequest("the crawl closes")
+            raise TimeoutError(f"no response within {at_most:.0f} s")
+        finally:
+            given_up.cancel()
+            if not task.done():
+                task.add_done_callback(_forget_result)
+                task.cancel()
+
+    def stop(self) -> None:
+        """Ends the watch."""
+        if self._watching is not None:
+            self._watching.cancel()
+
+
+def _forget_result(task: asyncio.Task[Any]) -> None:
+    """Reads the error of a task that nobody waits for, which asyncio would report otherwise."""
+    if not task.cancelled():
+        task.exception()
 
 
 class Middleware:
@@ -85,6 +186,7 @@ class Middleware:
         self._pass_failures = settings.getbool("FETCHWISE_PASS_FAILURES")
         self._tokens = itertools.count()
         self._later: set[asyncio.Task[None]] = set()
+        self._closing = _Closing.of(crawler)
         crawler.signals.connect(self._idle, signals.spider_idle)
         crawler.signals.connect(self._closed, signals.spider_closed)
 
@@ -100,12 +202,24 @@ class Middleware:
         if urlsplit(request.url).path == "/robots.txt":
             return
         token = meta.setdefault("fetchwise_visit", f"{id(self):x}-{next(self._tokens)}")
-        admission = await self.pauses.admitted(request.url, key=token, prefer=meta.get("fetchwise_prefer"))
-        while not admission and admission.end is None:
-            admission = await self.pauses.admitted(request.url, key=token)
+        try:
+            admission = await self._closing.unless_begun(
+                self._admitted(request.url, token, meta.get("fetchwise_prefer")), after=0
+            )
+        except IgnoreRequest:
+            meta.pop("fetchwise_visit", None)
+            self.pauses.forget(request.url, key=token)
+            raise
         if admission.end is not None:
             self._refuse(request, admission.end)
         self._assign(meta, admission)
+
+    async def _admitted(self, url: str, token: str, prefer: str | None) -> Admission:
+        """Waits until the request may be made, or until its visit has ended."""
+        admission = await self.pauses.admitted(url, key=token, prefer=prefer)
+        while not admission and admission.end is None:
+            admission = await self.pauses.admitted(url, key=token)
+        return admission
 
     def process_response(self, request: Request, response: Response) -> Request | Response:
         """Judges the response. Returns the response if it is content, else the request again for the next fetcher."""
@@ -210,6 +324,7 @@ class Middleware:
     def _closed(self) -> None:
         for task in self._later:
             task.cancel()
+        self._closing.stop()
         self.selector.close()
 
     def _count(self, what: str) -> None:
@@ -228,6 +343,7 @@ class Handler:
         self._crawler = crawler
         self._paths = fetchers_of(crawler)
         self._made: dict[str, Any] = {}
+        self._closing = _Closing.of(crawler)
         identity = crawler.settings.get("FETCHWISE_IDENTITY")
         self._signer = Signer(config=identity) if identity else None
         if _PLAYWRIGHT in self._paths.values():
@@ -249,8 +365,14 @@ class Handler:
         elif request.meta.get("playwright"):
             path = _PLAYWRIGHT
         path = path or _OWN
-        if self._signer is None or path != _OWN:
-            response: Response = await self._handler(path).download_request(request)
+        if path != _OWN:
+            deadline = request.meta.get("download_timeout") or self._crawler.settings.getfloat("DOWNLOAD_TIMEOUT")
+            response: Response = await self._closing.unless_begun(
+                self._handler(path).download_request(request), after=self._closing.timeout, at_most=deadline + _GRACE
+            )
+            return response
+        if self._signer is None:
+            response = await self._handler(path).download_request(request)
             return response
         response = await self._handler(path).download_request(self._signed(self._signer, request))
         self._signer.observe(request.url, [name.decode("latin-1") for name in response.headers])
@@ -280,8 +402,20 @@ class Handler:
         for path in list(self._made):
             handler = made.pop(path, None)
             if handler is not None:
-                await handler.close()
+                await self._end(path, handler)
         self._made.clear()
+
+
+    async def _end(self, path: str, handler: Any) -> None:
+        """Closes a handler, unless that takes too long: a browser that is gone never answers."""
+        task = asyncio.ensure_future(handler.close())
+        await asyncio.wait({task}, timeout=self._closing.timeout)
+        if task.done():
+            task.result()
+            return
+        logger.warning("%s does not close within %g s: left as it is", path, self._closing.timeout)
+        task.add_done_callback(_forget_result)
+        task.cancel()
 
 
 class CurlHandler:

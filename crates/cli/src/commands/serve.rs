@@ -248,9 +248,11 @@ fn follow(
                 builder.visits(visits).router(router).clock(Arc::clone(&settings.clock)).pace(pace)
             };
             let (selector, loaded) = settings.load_selector_with(with)?;
+            let registered = settings.specs(&selector, &loaded.registered);
             let unavailable = if args.all_fetchers { Vec::new() } else { missing(args, settings, &selector)? };
             let parts = Parts {
                 selector,
+                registered,
                 journal: Arc::new(journal),
                 detector,
                 classifier,
@@ -430,12 +432,15 @@ fn assemble(
     let with = |builder: SelectorBuilder| {
         builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
     };
-    let (selector, _) = settings.load_selector_with(with)?;
+    let (selector, loaded) = settings.load_selector_with(with)?;
+    journal.register_fetchers(&selector, &loaded.registered)?;
+    let registered = settings.specs(&selector, &loaded.registered);
     let (guard, said) = Guard::open(journal.dir(), &selector, settings.config.guard()).map_err(about_guard)?;
     said.iter().for_each(reload::report_event);
     let missing = if args.all_fetchers { Vec::new() } else { missing(args, settings, &selector)? };
     let parts = Parts {
         selector,
+        registered,
         journal: Arc::clone(&journal),
         detector: Arc::clone(&detector),
         classifier: Arc::clone(&classifier),

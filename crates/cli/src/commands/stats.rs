@@ -13,7 +13,7 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, Table, percent};
 use fetchwise::analytics::{By, Row, Stats};
-use fetchwise::journal::AttemptQuery;
+use fetchwise::journal::{self, AttemptQuery};
 use fetchwise_serve::json::StatsJson;
 
 /// Sum up pages, requests, cost, success and blocks
@@ -241,7 +241,7 @@ pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Output) -> Re
     let dir = settings.existing_dir()?;
     let query = args.range.query(&settings.clock)?;
     let selector = settings.empty_selector()?;
-    let mut stats = Stats::with_costs(by, selector.candidates().map(|(_, spec)| spec));
+    let mut stats = Stats::with_costs(by, &settings.specs(&selector, &journal::survey(&dir)?.registered));
     log_scan::matching(&dir, &query, |attempt| stats.observe(&attempt))?;
     let mut theirs = Stats::new(by);
     let told = peer_attempt_counts::read(&dir, settings, |fact| {

@@ -11,9 +11,9 @@ use crate::parse::input::{open_lines, scheme_hint, unreadable};
 use crate::setup::fetcher_availability::{BrowserArgs, FetcherAvailability};
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{CHOSEN, ERROR, Output, note, plain, styled};
-use crate::terminal::pace_text::pause;
 use fetchwise::attempt::Hint;
 use fetchwise::decision::Decision;
+use fetchwise::explain_text::DecisionText;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::url::{MAX_URL_BYTES, domain_of, identity, parse};
 use fetchwise::journal::LoadReport;
@@ -30,7 +30,7 @@ use fetchwise_serve::{Paused, pause_cause};
 pub(crate) struct ContextArgs {
     /// Prefer this fetcher
     #[arg(long, value_name = "NAME")]
-    pub(crate) fetcher: Option<String>,
+    pub(crate) prefer: Option<String>,
     /// Describe the last failure of the URL
     #[arg(long, value_name = "KIND")]
     pub(crate) last_failure: Option<HintArg>,
@@ -100,7 +100,7 @@ pub(crate) struct Decider<'s> {
     link: Option<String>,
     router: &'s Router,
     settings: &'s Settings,
-    wanted: Option<FetcherId>,
+    prefer: Option<FetcherId>,
     tried: FetcherSet,
     hint: Option<Hint>,
     /// The heuristics that the caller knows.
@@ -157,7 +157,7 @@ impl<'s> Decider<'s> {
                 |spec: &FetcherSpec| available.unavailable_reason(&spec.name)?.lines().next().map(str::to_owned);
             missing.extend(selector.candidates().filter_map(|(id, spec)| Some((id, unavailable_reason(spec)?))));
         }
-        let wanted = args.fetcher.as_deref().map(|name| candidate(&selector, name)).transpose()?;
+        let prefer = args.prefer.as_deref().map(|name| candidate(&selector, name)).transpose()?;
         let mut tried = FetcherSet::EMPTY;
         for name in &args.tried {
             tried.insert(candidate(&selector, name)?);
@@ -165,7 +165,7 @@ impl<'s> Decider<'s> {
         let (hint, reported) = (args.last_failure.map(Hint::from), BTreeSet::new());
         let heuristics = args.tag.clone();
         let link = None;
-        Ok(Self { selector, own, loaded, link, router, settings, wanted, tried, hint, heuristics, missing, reported })
+        Ok(Self { selector, own, loaded, link, router, settings, prefer, tried, hint, heuristics, missing, reported })
     }
 
     /// Returns the decider for a URL with the caller's name for its link.
@@ -208,7 +208,7 @@ impl<'s> Decider<'s> {
         SelectContext {
             link,
             hint: self.hint.or(link.hint),
-            wanted: self.wanted,
+            prefer: self.prefer,
             excluded: self.tried,
             attempts: u32::try_from(self.tried.len()).unwrap_or(u32::MAX),
             heuristics: &self.heuristics,
@@ -265,21 +265,9 @@ impl<'s> Decider<'s> {
     }
 
     fn decision_text(&self, routed: &Routed) -> String {
-        match routed.decision {
-            Decision::Selected(take) => format!(
-                "{}  {} (confidence {:.2} over {:.1} attempts)",
-                styled(CHOSEN, plain(self.selector.fetcher_name(take.fetcher))),
-                take.source.name(),
-                take.confidence,
-                take.sample_size
-            ),
-            Decision::Paused { until, host } => {
-                let what = if host { "its host is paused" } else { "paused" };
-                format!("{} {}", styled(ERROR, what), pause(until, self.selector.now()))
-            }
-            Decision::GiveUp => styled(ERROR, "no fetcher is worth a try"),
-            Decision::NoViableFetcher => styled(ERROR, "no viable fetcher: none gets past this host's vendor"),
-        }
+        let DecisionText { head, rest } = DecisionText::new(&routed.decision, &self.selector);
+        let style = if routed.decision.selected().is_some() { CHOSEN } else { ERROR };
+        DecisionText { head: styled(style, plain(&head)), rest }.to_string()
     }
 }
 

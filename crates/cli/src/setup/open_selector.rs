@@ -16,10 +16,10 @@ use crate::terminal::warnings::{warn_rejected_snapshots, warn_torn_tail};
 use fetchwise::config::{SigningMode, built_in_fetchers};
 use fetchwise::detect::Detector;
 use fetchwise::evidence::decay::{DEFAULT_HALF_LIFE_DAYS, Decay};
-use fetchwise::journal::{self, LoadReport};
+use fetchwise::journal::{self, FetcherEntry, LoadReport, LogInfo};
 use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::policy::Policy;
-use fetchwise::registry::{Class, FetcherSpec, MAX_CANDIDATES, canonical};
+use fetchwise::registry::{BUILT_IN, Class, FetcherSpec, MAX_CANDIDATES, canonical};
 use fetchwise::rollout::{Event, RolloutState, RolloutStateError};
 use fetchwise::router::TableError;
 use fetchwise::selector::{Selector, SelectorBuilder};
@@ -87,6 +87,25 @@ impl Settings {
         self.load_selector_with(|builder| builder.pace(self.inspection_pace()))
     }
 
+    /// Does the same for a crawl, which runs the built-in fetchers itself: their costs are those of the program, whatever
+    /// other crawlers of the directory have registered.
+    pub(crate) fn load_crawler_selector(
+        &self,
+        more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
+    ) -> Result<(Selector, LoadReport), Failure> {
+        self.load(false, more)
+    }
+
+    /// Returns the fetchers whose class and cost are known: the candidates of `selector`, then those that only the log
+    /// knows.
+    pub(crate) fn specs(&self, selector: &Selector, registered: &[FetcherEntry]) -> Vec<FetcherSpec> {
+        let candidates: Vec<FetcherSpec> = selector.candidates().map(|(_, spec)| spec.clone()).collect();
+        match self.config.fetchers.is_empty() {
+            true => registered_over(candidates, registered, true),
+            false => registered_over(candidates, registered, false),
+        }
+    }
+
     /// Returns a pace for reading: it learns even if the pace of crawls is turned off.
     pub(crate) fn inspection_pace(&self) -> Pace {
         Pace::new(PaceSettings { mode: PaceMode::Learn, ..self.config.pace() })
@@ -97,17 +116,28 @@ impl Settings {
         &self,
         more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
     ) -> Result<(Selector, LoadReport), Failure> {
+        self.load(true, more)
+    }
+
+    /// `is_reader` says whether the log knows the built-in fetchers better than the program does.
+    fn load(
+        &self,
+        is_reader: bool,
+        more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
+    ) -> Result<(Selector, LoadReport), Failure> {
         let (dir, mut bar) = (self.data_dir()?, ByteBar::new());
         let mut show = |progress| bar.show("reading the attempt log", progress);
         let (selector, loaded) = if let Some(moment) = self.moment {
-            let seen = if self.config.fetchers.is_empty() { journal::survey(&dir)?.fetchers } else { Vec::new() };
-            let candidates = if self.config.fetchers.is_empty() { self.candidates(&seen) } else { Vec::new() };
+            let candidates = match self.config.fetchers.is_empty() {
+                true => self.candidates(&journal::survey(&dir)?, is_reader),
+                false => Vec::new(),
+            };
             let selector = self.selector(candidates, more)?;
             let loaded = journal::load_at(&dir, &selector, moment, self.clock.now(), &mut show)?;
             (selector, loaded)
         } else if self.config.fetchers.is_empty() {
             let survey = journal::inspect_with_progress(&dir, &mut show)?;
-            let selector = self.selector(self.candidates(&survey.fetchers), more)?;
+            let selector = self.selector(self.candidates(&survey, is_reader), more)?;
             let loaded = survey.load(&dir, &selector, self.clock.now(), &mut show)?;
             (selector, loaded)
         } else {
@@ -201,7 +231,7 @@ impl Settings {
     pub(crate) fn selector_with_policy(&self, policy: Box<dyn Policy>) -> Result<Selector, Failure> {
         let mut candidates = Vec::new();
         if self.config.fetchers.is_empty() {
-            candidates = self.candidates(&journal::survey(&self.existing_dir()?)?.fetchers);
+            candidates = self.candidates(&journal::survey(&self.existing_dir()?)?, true);
         }
         let builder = self.config.selector().around(self.clock.now()).policy(policy).without_pace();
         let builder = builder.portable_priors(self.portable_priors()?);
@@ -214,14 +244,18 @@ impl Settings {
         Decay::new(days, self.clock.now()).map_err(Failure::usage)
     }
 
-    /// Returns the candidates for a config without any: the built-in names, those in `seen` that the router table
-    /// names, and the rest of `seen`.
-    fn candidates(&self, seen: &[String]) -> Vec<FetcherSpec> {
-        let mut candidates = self.config.with_signed_arms(built_in_fetchers());
+    /// Returns the candidates for a config without any: the built-in names, those in the log that the router table names,
+    /// and the rest of those in the log, with the class and the cost that the log has.
+    fn candidates(&self, log: &LogInfo, is_reader: bool) -> Vec<FetcherSpec> {
+        let LogInfo { fetchers: seen, registered, .. } = log;
+        let registered_here: &[FetcherEntry] = if is_reader { registered } else { &[] };
+        let built_in = registered_over(built_in_fetchers(), registered_here, true);
+        let mut candidates = self.config.with_signed_arms(built_in.into_iter().take(BUILT_IN.len()).collect());
         let routed: Vec<&str> = self.router.table.fetchers().collect();
         let (first, rest): (Vec<&String>, Vec<&String>) = seen.iter().partition(|name| routed.contains(&name.as_str()));
         for name in first.into_iter().chain(rest) {
-            let spec = FetcherSpec::by_name(name);
+            let known = registered.iter().find(|of| of.name == *name);
+            let spec = known.map_or_else(|| FetcherSpec::by_name(name), FetcherEntry::spec);
             // A fetcher that signs, and the twin that it replaces, are candidates by the config only.
             let is_replaced = |known: &FetcherSpec| known.name == spec.name || known.twin.as_ref() == Some(&spec.name);
             if !spec.signed && !candidates.iter().any(is_replaced) && self.may_be_candidate(&spec) {
@@ -258,6 +292,18 @@ impl Settings {
         register(&selector, &identity::registrations(self)?);
         Ok(selector)
     }
+}
+
+/// Returns `specs`, then what `registered` knows besides. With `replaces`, its costs replace those of `specs`.
+fn registered_over(mut specs: Vec<FetcherSpec>, registered: &[FetcherEntry], replaces: bool) -> Vec<FetcherSpec> {
+    for entry in registered {
+        match specs.iter_mut().find(|spec| *spec.name == *entry.name) {
+            Some(spec) if replaces => *spec = FetcherSpec { signed: spec.signed, ..entry.spec() },
+            Some(_) => {}
+            None => specs.push(entry.spec()),
+        }
+    }
+    specs
 }
 
 fn register(selector: &Selector, registrations: &[(String, Timestamp)]) {

@@ -60,11 +60,6 @@ pub(crate) fn short_time(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// Returns the rest of a pause and its end: `for 9 min, until 2026-01-31T05:21:43Z`.
-pub(crate) fn pause(until: Timestamp, now: Timestamp) -> String {
-    format!("for {}, until {}", span(until.since(now)), clock_time(until))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,11 +87,5 @@ mod tests {
         let of = |seconds| short_time(now.saturating_add(Duration::from_secs(seconds)), now);
         assert_eq!([of(600), of(86_399)], ["14:23:20Z", "14:13:19Z"]);
         assert_eq!(of(86_400), "2026-09-22T14:13:20Z");
-    }
-
-    #[test]
-    fn a_pause_has_its_rest_and_its_end_to_the_second() {
-        let now = Timestamp::from_millis(1_790_000_000_123);
-        assert_eq!(pause(now.saturating_add(Duration::from_secs(600)), now), "for 10 min, until 2026-09-21T14:23:20Z");
     }
 }

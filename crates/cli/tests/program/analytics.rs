@@ -3,6 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::support::{DAY, HOUR, TestDir, now};
+use fetchwise::attempt::Attempt;
+use fetchwise::registry::FetcherSpec;
+use fetchwise::selector::Selector;
 
 /// An attempt at the site's n-th page: plain requests succeed for `.pdf` and fail for pages; the browser does the
 /// opposite.
@@ -250,4 +253,41 @@ fn an_exported_database_agrees_with_the_commands() {
     }
     let again = place.run(&["export", "--sqlite", "attempts.db"]);
     assert!(again.code == 2 && again.stderr.contains("already exists"), "{}", again.stderr);
+}
+
+/// The log of a crawler that embeds the library, with fetchers whose names the program does not know.
+#[test]
+fn a_log_knows_the_class_and_the_cost_of_its_fetchers() {
+    let place = TestDir::new();
+    let builder =
+        Selector::builder().fetcher(FetcherSpec::plain("http")).fetcher(FetcherSpec::rendering("glass").cost(9.0));
+    let selector = builder.journal(place.path("data")).without_pace().build().unwrap();
+    for n in 0..12 {
+        let url = url::Url::parse(&format!("https://e.org/{n}")).unwrap();
+        let fetcher = if n < 10 { "http" } else { "glass" };
+        let now = selector.now();
+        selector.record(Attempt::new(&url, fetcher, selector.clock().date_of(now)).unwrap().delivered(), now).unwrap();
+    }
+    selector.close().unwrap();
+    let cost = |more: &[&str]| {
+        let args = [&["stats", "--data-dir", "data", "--json"], more].concat();
+        place.run(&args).one()["cost"].as_f64().unwrap()
+    };
+    assert_eq!(cost(&[]), 10.0 + 2.0 * 9.0);
+    let fetchers = place.run(&["fetchers", "--data-dir", "data", "--json"]).json();
+    let of = |name: &str| {
+        let row = fetchers.iter().find(|row| row["name"] == name).unwrap();
+        (row["class"].as_str().unwrap().to_owned(), row["cost"].as_f64().unwrap())
+    };
+    assert_eq!([of("http"), of("glass")], [("plain".to_owned(), 1.0), ("rendering".to_owned(), 9.0)]);
+    let exported = place.run(&["export", "--data-dir", "data", "--format", "csv"]).stdout;
+    let mut lines = exported.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let column = lines.next().unwrap().iter().position(|name| *name == "cost").unwrap();
+    assert!(lines.all(|line| ["1.0", "1", "9.0", "9"].contains(&line[column])), "{exported}");
+    // A config that lists the fetcher takes precedence, and one that lists others leaves it as it is.
+    place.write("own.toml", "[[fetcher]]\nname = 'http'\nclass = 'plain'\ncost = 2\n");
+    assert_eq!(cost(&["--config", "own.toml"]), 10.0 * 2.0 + 2.0 * 9.0);
+    // A snapshot and a compaction keep it.
+    assert_eq!(place.run(&["compact", "--data-dir", "data"]).code, 0);
+    assert_eq!(cost(&[]), 10.0 + 2.0 * 9.0);
 }

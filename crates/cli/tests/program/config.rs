@@ -185,9 +185,9 @@ fn no_command_shows_a_secret() {
         &["explain", "--config", &file, &url],
         &["explain", "--json", "--config", &file, &url],
         &["fetch", "--json", "--config", &file, "--pace", "off", "--allow-private-network", &url],
-        &["fetch", "--fetcher", "farm", "--config", &file, "--pace", "off", "--allow-private-network", &url],
-        &["fetch", "--fetcher", "solver", "--config", &file, "--pace", "off", "--allow-private-network", &solved],
-        &["fetch", "--fetcher", "finder", "--config", &file, "--pace", "off", "--allow-private-network", &found],
+        &["fetch", "--prefer", "farm", "--config", &file, "--pace", "off", "--allow-private-network", &url],
+        &["fetch", "--prefer", "solver", "--config", &file, "--pace", "off", "--allow-private-network", &solved],
+        &["fetch", "--prefer", "finder", "--config", &file, "--pace", "off", "--allow-private-network", &found],
         &["export"],
     ] {
         let variables =

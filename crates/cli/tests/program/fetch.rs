@@ -673,7 +673,7 @@ fn a_line_may_have_its_own_id_fetcher_and_mode() {
     let url = origin.url(HOST, "/a");
     let text = format!(
         "# a comment\n\n{}\n{}\nnot: json {{\n{{\"ulr\": 1}}\n",
-        serde_json::json!({"url": url, "id": "seven", "fetcher": "direct_access"}),
+        serde_json::json!({"url": url, "id": "seven", "prefer": "direct_access"}),
         serde_json::json!({"url": url, "learning": false}),
     );
     let ran = place.run_with(&fetch(&["-", "--router", &routes, "--ordered"]), text);

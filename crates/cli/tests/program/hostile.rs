@@ -125,7 +125,7 @@ fn a_browser_that_does_not_start_is_reported_once() {
         &input,
         "--allow-network",
         "127.0.0.0/8",
-        "--fetcher",
+        "--prefer",
         "playwright",
         "--concurrency",
         "1",

@@ -96,10 +96,10 @@ fn with_all_fetchers_those_in_the_log_are_candidates() {
     let args = ["select", "--json", "--all-fetchers", "https://e.org/y"];
     let line = place.run(&args).one();
     assert_eq!((line["decision"].as_str(), line["fetcher"].as_str()), (Some("learned"), Some("my_fetcher")));
-    let args = ["select", "--json", "--all-fetchers", "https://f.org/", "--fetcher", "my_fetcher"];
+    let args = ["select", "--json", "--all-fetchers", "https://f.org/", "--prefer", "my_fetcher"];
     let line = place.run(&args).one();
     assert_eq!((line["decision"].as_str(), line["fetcher"].as_str()), (Some("hinted"), Some("my_fetcher")));
-    let ran = place.run(&["select", "https://f.org/", "--fetcher", "my_fetchr"]);
+    let ran = place.run(&["select", "https://f.org/", "--prefer", "my_fetchr"]);
     assert!(ran.code == 2 && ran.stderr.contains("did you mean \"my_fetcher\""), "{}", ran.stderr);
 }
 
@@ -142,14 +142,11 @@ fn a_requested_unavailable_fetcher_is_reported_and_others_are_tried() {
     let config = place.write("c.toml", "[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'my_fetcher'\n");
     for (more, want) in [
         (
-            &["--fetcher", "playwright"][..],
-            "--fetcher playwright is unavailable, trying others: the browser is turned off",
+            &["--prefer", "playwright"][..],
+            "--prefer playwright is unavailable, trying others: the browser is turned off",
         ),
-        (
-            &["--fetcher", "archive_proxy"],
-            "--fetcher archive_proxy is unavailable, trying others: a config must list it",
-        ),
-        (&["--fetcher", "my_fetcher", "--config", &config], "the config does not say how it gets pages"),
+        (&["--prefer", "archive_proxy"], "--prefer archive_proxy is unavailable, trying others: a config must list it"),
+        (&["--prefer", "my_fetcher", "--config", &config], "the config does not say how it gets pages"),
     ] {
         // Nothing listens there: an attempt by the plain fetcher, and its retry.
         let line =
@@ -159,7 +156,7 @@ fn a_requested_unavailable_fetcher_is_reported_and_others_are_tried() {
         assert_eq!(ran.json()[0]["fetcher"], "direct_access", "{}", ran.stdout);
         std::fs::remove_dir_all(place.data()).unwrap();
     }
-    let ran = place.run(&["fetch", "http://127.0.0.1:9/", "--no-browser", "--fetcher", "lynx"]);
+    let ran = place.run(&["fetch", "http://127.0.0.1:9/", "--no-browser", "--prefer", "lynx"]);
     assert!(ran.code == 2 && ran.stderr.contains("lynx"), "{}", ran.stderr);
     let empty = place.write("urls.txt", "");
     let ran = place.run(&["fetch", "--no-browser", "--input", &empty, "--config", &config]);
@@ -206,7 +203,7 @@ fn unknown_names_are_errors_with_a_suggestion() {
         (["--router", &columns], "columns.csv, line 1: invalid columns host, tool: expected domain and fetcher"),
         (["--config", &prior], "did you mean \"direct_access\"?"),
         (["--config", &twice], "twice.toml, line 4: invalid fetcher.1.name \"a\""),
-        (["--fetcher", "playwrite"], "unknown fetcher \"playwrite\""),
+        (["--prefer", "playwrite"], "unknown fetcher \"playwrite\""),
     ] {
         let fetch = ["fetch", "--input", &empty, "--no-browser"];
         for command in [&["select", "https://e.org/"][..], &["explain", "https://e.org/"], &fetch] {

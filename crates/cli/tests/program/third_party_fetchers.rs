@@ -283,7 +283,7 @@ fn a_downloader_and_a_solver_are_available_if_their_programs_exist() {
     // An unreachable browser is unavailable, and another fetcher is used.
     let origin = Origin::start([(SITE, Site::Static)]).unwrap();
     let url = origin.url(SITE, "/a");
-    let line = ["fetch", "--config", "c.toml", "--allow-private-network", "--fetcher", "farm", "--json", &url];
+    let line = ["fetch", "--config", "c.toml", "--allow-private-network", "--prefer", "farm", "--json", &url];
     let result = place.run(&line).one();
     assert_eq!((&result["success"], &result["fetcher"]), (&json!(true), &json!("direct_access")), "{result}");
 }

@@ -23,7 +23,7 @@ struct LinkJson {
     #[serde(default)]
     learning: Option<bool>,
     #[serde(default)]
-    fetcher: Option<String>,
+    prefer: Option<String>,
     #[serde(default)]
     tags: BTreeMap<String, String>,
 }
@@ -37,20 +37,20 @@ pub fn link(line: &str, base: &Link) -> Option<Result<Link, String>> {
     if !line.starts_with('{') {
         return Some(Ok(Link { url: line.to_owned(), ..base.clone() }));
     }
-    let expected = r#"{"url", "id", "learning", "fetcher", "tags"}"#;
+    let expected = r#"{"url", "id", "learning", "prefer", "tags"}"#;
     let read: Result<LinkJson, _> = serde_json::from_str(line);
     Some(read.map_err(|error| format!("not a JSON object {expected}: {error}")).and_then(|json| of_json(json, base)))
 }
 
 /// Returns the link of a JSON line; its own fields take precedence over the common ones.
 fn of_json(json: LinkJson, base: &Link) -> Result<Link, String> {
-    let fetcher = json.fetcher.or_else(|| base.fetcher.clone());
+    let prefer = json.prefer.or_else(|| base.prefer.clone());
     let mut heuristics = Vec::new();
     for (kind, value) in &json.tags {
         heuristics.push(Heuristic::of_caller(kind, value).map_err(|error| error.to_string())?);
     }
     heuristics.extend(base.heuristics.iter().filter(|tag| !json.tags.contains_key(&*tag.kind)).cloned());
-    Ok(Link { url: json.url, id: json.id, learning: json.learning, fetcher, heuristics, ..base.clone() })
+    Ok(Link { url: json.url, id: json.id, learning: json.learning, prefer, heuristics, ..base.clone() })
 }
 
 /// Returns the host of a URL in the form of pauses and paces; an empty one for an invalid URL.
@@ -61,13 +61,13 @@ pub fn host_of(url: &str) -> Box<str> {
 /// Returns the hash of all that a link consists of. `text` is a buffer. Addresses that lead to the same request are one:
 /// fragments, users and the case of a host reach no server.
 pub fn hash(link: &Link, text: &mut String) -> u64 {
-    let Link { url, id, learning, fetcher, heuristics, robots } = link;
+    let Link { url, id, learning, prefer, heuristics, robots } = link;
     text.clear();
     match parse(url) {
         Ok(parsed) => text.push_str(&without_user(identity(&parsed))),
         Err(_) => text.push_str(url),
     }
-    let written = write!(text, "\0{learning:?}{robots:?}\0{id:?}\0{fetcher:?}");
+    let written = write!(text, "\0{learning:?}{robots:?}\0{id:?}\0{prefer:?}");
     // Most links have none, and their text takes long.
     let written = written.and_then(|()| if heuristics.is_empty() { Ok(()) } else { write!(text, "{heuristics:?}") });
     debug_assert!(written.is_ok(), "writing to a string does not fail");
@@ -81,20 +81,20 @@ mod tests {
 
     #[test]
     fn a_line_is_a_url_or_a_json_object() {
-        let base = Link { fetcher: Some("f".to_owned()), robots: RobotsUse::Obey, ..Link::default() };
+        let base = Link { prefer: Some("f".to_owned()), robots: RobotsUse::Obey, ..Link::default() };
         assert!(link("  ", &base).is_none() && link("# later", &base).is_none());
         assert_eq!(
             link(" http://e.org/ ", &base).unwrap().unwrap(),
             Link { url: "http://e.org/".to_owned(), ..base.clone() }
         );
         let line =
-            r#"{"url":"http://e.org/","id":"7","learning":false,"fetcher":"g","tags":{"video_platform":"vimeo"}}"#;
+            r#"{"url":"http://e.org/","id":"7","learning":false,"prefer":"g","tags":{"video_platform":"vimeo"}}"#;
         let read = link(line, &base).unwrap().unwrap();
         let want = Link {
             url: "http://e.org/".to_owned(),
             id: Some("7".to_owned()),
             learning: Some(false),
-            fetcher: Some("g".to_owned()),
+            prefer: Some("g".to_owned()),
             heuristics: vec![Heuristic::new("video_platform", "vimeo")],
             robots: RobotsUse::Obey,
         };
@@ -113,7 +113,7 @@ mod tests {
             base.clone(),
             Link { id: Some("7".to_owned()), ..base.clone() },
             Link { learning: Some(false), ..base.clone() },
-            Link { fetcher: Some("7".to_owned()), ..base.clone() },
+            Link { prefer: Some("7".to_owned()), ..base.clone() },
             Link { heuristics: tags, ..base.clone() },
             Link { robots: RobotsUse::Obey, ..base.clone() },
         ];

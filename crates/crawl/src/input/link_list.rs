@@ -245,7 +245,7 @@ mod tests {
     use std::io::Write;
 
     fn list(dir: &Path) -> LinkList {
-        let listed = Link { fetcher: Some("f".to_owned()), ..Link::default() };
+        let listed = Link { prefer: Some("f".to_owned()), ..Link::default() };
         LinkList::new(dir, Link::default(), listed)
     }
 

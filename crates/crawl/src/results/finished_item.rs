@@ -189,6 +189,8 @@ impl StoredReport {
             response: None,
             crawl_delay_cut: None,
             signature_rejected_by: None,
+            // What ended is not asked for again.
+            was_trial: false,
         };
         let link = Link { url: report.url.clone(), id: self.id, ..Link::default() };
         Some(FinishedItem::Fetched(place, link, Box::new(report)))

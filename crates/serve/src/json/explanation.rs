@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::{DecisionJson, PaceJson, PauseJson};
-use fetchwise::decision::{Decision, Rule};
 use fetchwise::pace::PaceExplanation;
 use fetchwise::rfc3339;
 use fetchwise::router::Routed;
@@ -55,7 +54,7 @@ impl<'a> ExplanationJson<'a> {
         let steps = explanation.steps.iter().enumerate();
         Self {
             decision,
-            rule_text: rule_text(routed),
+            rule_text: routed.decision.rule_text(),
             policy: selector.policy_name(),
             heuristics: heuristics.map(|h| HeuristicJson { r#type: &h.kind, value: &h.value }).collect(),
             candidates: candidates.map(|c| candidate_json(c, chosen, bounds, is_available(&c.fetcher))).collect(),
@@ -241,16 +240,6 @@ fn counterfactual_json(of: &Counterfactual, bounds: Bounds) -> Option<Counterfac
         }
         _ => return None,
     })
-}
-
-/// Returns the rule of a decision as text.
-pub fn rule_text(routed: &Routed) -> &'static str {
-    match routed.decision {
-        Decision::Selected(take) => take.rule.describe(),
-        Decision::Paused { .. } => Rule::Paused.describe(),
-        Decision::GiveUp => "no candidate is worth its cost",
-        Decision::NoViableFetcher => "no candidate is worth even a first attempt behind this host's vendor",
-    }
 }
 
 fn candidate_json<'a>(

@@ -25,7 +25,7 @@ pub(crate) use dashboard::{
     SeriesJson,
 };
 pub use decision::{DecisionJson, Unavailable};
-pub use explanation::{ExplainInput, ExplanationJson, own_total, rule_text};
+pub use explanation::{ExplainInput, ExplanationJson, own_total};
 pub use fleet::{FleetJson, SharedHostsJson};
 pub use hosts::{HostJson, UnpausedJson};
 pub use pace::PaceJson;

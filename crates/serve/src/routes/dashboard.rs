@@ -25,7 +25,6 @@ use crate::state::State;
 use crate::time_series::Range;
 use fetchwise::analytics::{By, Row};
 use fetchwise::journal::Health;
-use fetchwise::registry::FetcherSpec;
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
@@ -124,10 +123,7 @@ async fn dashboard(Get(state): Shared, Query(asked): Query<DashboardQuery>) -> R
 
 /// Returns the configured cost of a request by a fetcher, in plain requests.
 pub(super) fn request_cost(state: &State, name: &str) -> f64 {
-    match state.selector.fetcher_id(name).and_then(|id| state.selector.fetcher(id)) {
-        Some(spec) => spec.cost,
-        None => FetcherSpec::by_name(name).cost,
-    }
+    state.attempts.request_cost(name)
 }
 
 fn board(state: &State, wanted: &DashboardRequest) -> Response {

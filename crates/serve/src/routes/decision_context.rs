@@ -31,7 +31,7 @@ pub(crate) struct CallerContext {
     #[serde(deserialize_with = "few_named")]
     pub(crate) tags: BTreeMap<String, String>,
     /// The fetcher that the caller prefers.
-    pub(crate) fetcher: Option<String>,
+    pub(crate) prefer: Option<String>,
     /// The fetchers that are available to the caller; default: all.
     #[serde(deserialize_with = "few_if_any")]
     pub(crate) fetchers: Option<Vec<String>>,
@@ -46,7 +46,7 @@ pub(crate) struct CallerContext {
 #[derive(Debug)]
 pub(crate) struct ResolvedContext {
     pub(crate) heuristics: Vec<Heuristic>,
-    pub(crate) wanted: Option<FetcherId>,
+    pub(crate) prefer: Option<FetcherId>,
     pub(crate) tried: FetcherSet,
     /// The fetchers that are unavailable to this caller.
     lacking: FetcherSet,
@@ -71,7 +71,7 @@ impl CallerContext {
         Self {
             id: self.id,
             tags,
-            fetcher: self.fetcher.or_else(|| all.fetcher.clone()),
+            prefer: self.prefer.or_else(|| all.prefer.clone()),
             fetchers: self.fetchers.or_else(|| all.fetchers.clone()),
             tried: if self.tried.is_empty() { all.tried.clone() } else { self.tried },
             last_failure: self.last_failure.or_else(|| all.last_failure.clone()),
@@ -91,7 +91,7 @@ impl ResolvedContext {
             heuristics.push(Heuristic::of_caller(kind, value).map_err(|error| wrong(error.to_string()))?);
         }
         let candidate = |name: &String| candidate(selector, name);
-        let wanted = said.fetcher.as_ref().map(candidate).transpose()?;
+        let prefer = said.prefer.as_ref().map(candidate).transpose()?;
         let mut tried = FetcherSet::EMPTY;
         for name in &said.tried {
             tried.insert(candidate(name)?);
@@ -110,7 +110,7 @@ impl ResolvedContext {
                 lacking
             }
         };
-        Ok(Self { heuristics, wanted, tried, lacking, hint, listed, now: selector.now() })
+        Ok(Self { heuristics, prefer, tried, lacking, hint, listed, now: selector.now() })
     }
 
     /// Returns the select context of a decision about `url`.
@@ -153,7 +153,7 @@ impl ResolvedContext {
         SelectContext {
             link,
             hint: self.hint.or(link.hint),
-            wanted: self.wanted,
+            prefer: self.prefer,
             excluded: self.tried,
             attempts: u32::try_from(self.tried.len()).unwrap_or(u32::MAX),
             heuristics: &self.heuristics,

@@ -24,7 +24,7 @@ pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/v1/explain", get(explain))
 }
 
-/// Parses `url`, `id`, `fetcher`, `last_failure`, and the repeatable `tried` and `tag=TYPE=VALUE`.
+/// Parses `url`, `id`, `prefer`, `last_failure`, and the repeatable `tried` and `tag=TYPE=VALUE`.
 fn read(query: &str) -> Result<(String, CallerContext), Problem> {
     let (mut url, mut said) = (None, CallerContext::default());
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
@@ -32,7 +32,7 @@ fn read(query: &str) -> Result<(String, CallerContext), Problem> {
         match &*name {
             "url" => url = Some(value),
             "id" => said.id = Some(value),
-            "fetcher" => said.fetcher = Some(value),
+            "prefer" => said.prefer = Some(value),
             "fetchers" => said.fetchers.get_or_insert_default().push(value),
             "tried" => said.tried.push(value),
             "last_failure" => said.last_failure = Some(value),

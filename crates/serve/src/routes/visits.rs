@@ -143,8 +143,8 @@ fn begin_one(
     if let Some(learning) = request.learning {
         visit = visit.mode(if learning { Mode::Learning } else { Mode::Legacy });
     }
-    if let Some(wanted) = known.wanted.filter(|id| !lacking.contains(*id)) {
-        visit = visit.prefer(state.selector.fetcher_name(wanted)).map_err(|error| wrong(error.to_string()))?;
+    if let Some(preferred) = known.prefer.filter(|id| !lacking.contains(*id)) {
+        visit = visit.prefer(state.selector.fetcher_name(preferred)).map_err(|error| wrong(error.to_string()))?;
     }
     let mut id = [0; 16];
     getrandom::fill(&mut id)

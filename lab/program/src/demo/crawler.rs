@@ -131,6 +131,7 @@ async fn served(
         detector: Arc::clone(detector),
         classifier,
         unavailable: Vec::new(),
+        registered: Vec::new(),
         // A demo crawls its own sites, so anybody on this machine may change its state.
         tokens: Tokens::default(),
         options: Options::default(),

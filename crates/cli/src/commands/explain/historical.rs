@@ -145,7 +145,7 @@ impl HistoricalDecision {
         tried.dedup();
         let was_wished = self.attempt.source.as_deref() == Some(Source::Requested.name());
         ContextArgs {
-            fetcher: was_wished.then(|| self.attempt.fetcher.clone()),
+            prefer: was_wished.then(|| self.attempt.fetcher.clone()),
             last_failure: self.attempt.hint.map(Hint::into),
             tried,
             all_fetchers: true,

@@ -1,7 +1,6 @@
 //! `explain`: the reasons for a decision.
 
 pub(crate) mod historical;
-mod reasons;
 pub(crate) mod text;
 use clap::Args;
 use serde::Serialize;
@@ -19,7 +18,7 @@ use fetchwise::heuristic::url::without_user;
 use fetchwise::journal::AsOf;
 use fetchwise::pace::PaceExplanation;
 use fetchwise::selector::{Counterfactual, Explanation};
-use fetchwise_serve::json::{ExplainInput, ExplanationJson, own_total, rule_text};
+use fetchwise_serve::json::{ExplainInput, ExplanationJson, own_total};
 
 /// Explain which fetcher would be used, and why: the decision, then three reasons
 ///
@@ -40,7 +39,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) at: Option<TimeArg>,
     /// Show the recorded decision behind this attempt, by its id or the last twelve digits of it, and what was known at
     /// that moment
-    #[arg(long, value_name = "ID", conflicts_with_all = ["url", "at", "last_failure", "tried", "fetcher"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["url", "at", "last_failure", "tried", "prefer"])]
     pub(crate) attempt: Option<AttemptId>,
     /// Show the evidence, every candidate and each step of the score
     #[arg(long)]
@@ -125,7 +124,7 @@ fn explain(
         Some(then) => {
             then.show(out)?;
             out.line("\nknown then:")?;
-            let known = reasons::known(&explanation, then.fetcher());
+            let known = explanation.known(then.fetcher());
             list(if known.is_empty() { vec!["nothing about any fetcher here".to_owned()] } else { known }, out)?;
         }
         None => {
@@ -133,9 +132,9 @@ fn explain(
             out.line(format_args!("\n{}", decider.text(&decided)))?;
             let rule = match &paused {
                 Some(paused) => paused.text(),
-                None => rule_text(&decided.routed).to_owned(),
+                None => decided.routed.decision.rule_text().to_owned(),
             };
-            list(reasons::reasons(&explanation, chosen, &rule, is_here), out)?;
+            list(explanation.reasons(chosen, &rule, is_here), out)?;
         }
     }
     if is_past {
@@ -186,7 +185,7 @@ fn explain(
 
 /// Prints numbered lines.
 fn list(lines: Vec<String>, out: &mut Output) -> Result<(), Failure> {
-    lines.iter().enumerate().try_for_each(|(place, line)| out.line(format_args!("  {}. {line}", place + 1)))
+    lines.iter().enumerate().try_for_each(|(place, line)| out.line(format_args!("  {}. {}", place + 1, plain(line))))
 }
 
 /// Returns the fetcher that a counterfactual is about.

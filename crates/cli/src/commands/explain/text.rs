@@ -3,6 +3,7 @@
 //! Must not know: where they are shown.
 
 use crate::terminal::output::plain;
+use fetchwise::explain_text::{page_cost, signal_result};
 use fetchwise::rfc3339;
 use fetchwise::selector::{CandidateView, Counterfactual, HostSignalFetcher, HostSignalView};
 use fetchwise::time::Timestamp;
@@ -32,7 +33,7 @@ pub(crate) fn tag_lines(view: &HostSignalView, is_here: impl Fn(&str) -> bool) -
         let turned = of.turned_at.map(|at| format!("; changed on {}: earlier attempts here do not count", day(at)));
         format!(
             "{head}: {} ({category}: {:.0} %); weight {:.1} against this host's own{}",
-            signal_result(view, of),
+            plain(&signal_result(view, of)),
             100.0 * of.category_rate,
             of.weight,
             turned.unwrap_or_default(),
@@ -42,18 +43,6 @@ pub(crate) fn tag_lines(view: &HostSignalView, is_here: impl Fn(&str) -> bool) -
         true => vec![format!("{head}: no attempts yet on other hosts after they had shown it")],
         false => view.fetchers.iter().filter(|of| is_here(&of.fetcher)).map(line).collect(),
     }
-}
-
-/// Returns the result of a fetcher on hosts with a signal.
-pub(crate) fn signal_result(view: &HostSignalView, of: &HostSignalFetcher) -> String {
-    format!(
-        "{} {} in {:.0} % of {:.0} attempts on {} hosts",
-        plain(&of.fetcher),
-        if view.is_vendor { "got past it" } else { "delivered" },
-        100.0 * of.success_rate,
-        of.attempts,
-        of.hosts,
-    )
 }
 
 /// Returns the day of a time.
@@ -88,9 +77,4 @@ pub(crate) fn counterfactual(of: &Counterfactual, chosen: Option<&str>) -> Optio
 /// Returns an index as text. Below zero a try costs more than a page is worth, and the exact value means nothing.
 pub(crate) fn index(index: f64) -> String {
     if index < 0.0 { "not worth it".to_owned() } else { format!("{index:.1}") }
-}
-
-/// Returns the cost of a page, up to a limit.
-pub(crate) fn page_cost(cost: f64) -> String {
-    if cost < 1000.0 { format!("{cost:.1}") } else { "over 1000".to_owned() }
 }

@@ -10,6 +10,7 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use fetchwise::attempt::Attempt;
 use fetchwise::heuristic::url::{domain_of, parse, site_of};
+use fetchwise::journal;
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::header;
 use xxhash_rust::xxh3::xxh3_64;
@@ -40,10 +41,11 @@ pub(super) struct Flattener {
 }
 
 impl Flattener {
-    /// Returns one with the configured costs.
+    /// Returns one with the configured costs, and those that the log knows.
     pub(super) fn new(settings: &Settings) -> Result<Self, Failure> {
         let selector = settings.empty_selector()?;
-        let costs = selector.candidates().map(|(_, spec)| (spec.name.to_string(), spec.cost)).collect();
+        let specs = settings.specs(&selector, &journal::survey(&settings.existing_dir()?)?.registered);
+        let costs = specs.iter().map(|spec| (spec.name.to_string(), spec.cost)).collect();
         Ok(Self { costs, open: HashMap::new() })
     }
 

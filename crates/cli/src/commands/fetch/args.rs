@@ -27,7 +27,7 @@ use fetchwise_crawl::{LeftLinks, PauseWait};
 /// order of the input, and a URL that hangs delays the results after it.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Input lines are URLs, or JSON objects {\"url\", \"id\", \"learning\", \"fetcher\", \"tags\"}; empty \
+    after_help = "Input lines are URLs, or JSON objects {\"url\", \"id\", \"learning\", \"prefer\", \"tags\"}; empty \
     lines and lines that start with # are ignored.\n\n\
     Exit codes: 0 every URL was delivered or is missing (404, 410); 1 failed; 2 invalid usage; 3 refused; 4 some were \
     not delivered (see --fail-on).\n\n\
@@ -85,7 +85,7 @@ pub(crate) struct FetchArgs {
     pub(crate) request: RequestArgs,
     /// Try this fetcher first for every URL
     #[arg(long, value_name = "NAME")]
-    pub(crate) fetcher: Option<String>,
+    pub(crate) prefer: Option<String>,
     /// Add a heuristic to all URLs, such as video_platform=vimeo; repeatable
     #[arg(long, value_name = "TYPE=VALUE", value_parser = read_tag)]
     pub(crate) tag: Vec<Heuristic>,

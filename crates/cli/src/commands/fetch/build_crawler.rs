@@ -99,8 +99,9 @@ impl Crawler {
         let with = |builder: SelectorBuilder| {
             builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
         };
-        let (selector, _) = settings.load_selector_with(with)?;
-        if let Some(name) = &crawl_options.fetcher {
+        let (selector, loaded) = settings.load_crawler_selector(with)?;
+        journal.register_fetchers(&selector, &loaded.registered)?;
+        if let Some(name) = &crawl_options.prefer {
             is_known(&available, &selector, name)?;
         }
         let (over_arms, said) = Guard::open(journal.dir(), &selector, settings.config.guard()).map_err(about_guard)?;
@@ -287,7 +288,7 @@ fn is_known(available: &FetcherAvailability<'_>, selector: &Selector, name: &str
     let name = canonical(name);
     candidate(selector, name)?;
     if let Some(reason) = available.left_out_reason(name) {
-        note(format_args!("warning: --fetcher {name} is unavailable, trying others: {reason}"));
+        note(format_args!("warning: --prefer {name} is unavailable, trying others: {reason}"));
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ pub(crate) struct CrawlOptions {
     /// The choice of the browser.
     pub(crate) browser: BrowserArgs,
     /// The fetcher that is tried first for every URL.
-    pub(crate) fetcher: Option<String>,
+    pub(crate) prefer: Option<String>,
     /// The user agent of the stealth browser, if it differs from its default.
     pub(crate) stealth_agent: Option<String>,
     /// The time limit of one request.
@@ -44,7 +44,7 @@ impl From<&FetchArgs> for CrawlOptions {
             allow_network: args.request.allow_network.clone(),
             allow_private_network: args.request.allow_private_network,
             browser: args.request.browser.clone(),
-            fetcher: args.fetcher.clone(),
+            prefer: args.prefer.clone(),
             stealth_agent: None,
             timeout: args.request.timeout,
             max_body: args.request.max_body,

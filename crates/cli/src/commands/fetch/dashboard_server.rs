@@ -58,6 +58,7 @@ impl PendingDashboard {
             Crawler::open_around(settings, crawl_options, store, |selector, journal, detector, guard| {
                 let parts = Parts {
                     selector,
+                    registered: Vec::new(),
                     journal: Arc::clone(journal),
                     detector: Arc::clone(detector),
                     classifier,

@@ -8,7 +8,7 @@ use indicatif::{HumanBytes, HumanCount};
 
 use crate::commands::fetch::result_text::requests;
 use crate::terminal::output::{Table, percent, plain};
-use crate::terminal::pace_text::pause;
+use fetchwise::explain_text::pause;
 use fetchwise::time::Timestamp;
 use fetchwise_crawl::{Alternative, CostReport};
 use fetchwise_crawl::{HostTotals, Totals};

@@ -3,8 +3,9 @@
 use indicatif::HumanBytes;
 
 use crate::terminal::output::{CHOSEN, DIM, ERROR, plain, styled};
-use crate::terminal::pace_text::{pause, took};
+use crate::terminal::pace_text::took;
 use fetchwise::decision::Source;
+use fetchwise::explain_text::pause;
 use fetchwise::pipeline::Report;
 use fetchwise::time::Timestamp;
 use fetchwise_crawl::input::position::InputPosition;

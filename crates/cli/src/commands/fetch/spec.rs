@@ -19,7 +19,7 @@ pub(super) fn spec(args: &FetchArgs, settings: &Settings, concurrency: usize, pr
     let max_wait = settings.config.pace.max_wait.unwrap_or(fetchwise_crawl::MAX_WAIT);
     let robots = args.robots.or(settings.config.robots.mode);
     let named = Link {
-        fetcher: args.fetcher.clone(),
+        prefer: args.prefer.clone(),
         heuristics: args.tag.clone(),
         robots: robots.unwrap_or(RobotsUse::Ignore),
         ..Link::default()

@@ -41,7 +41,7 @@ fn select_responds_like_the_command_and_in_order() {
 #[test]
 fn an_invalid_url_affects_no_other_url() {
     let server = Server::start(&[]);
-    let asked = json!({ "urls": ["https://e.org/", "nonsense", { "url": "https://f.org/", "tried": ["direct_access"] }, { "url": "https://g.org/", "fetcher": "plawright" }] });
+    let asked = json!({ "urls": ["https://e.org/", "nonsense", { "url": "https://f.org/", "tried": ["direct_access"] }, { "url": "https://g.org/", "prefer": "plawright" }] });
     let answers = server.post("/v1/select", &asked).of(200);
     assert_eq!(answers[0]["decision"], "probe");
     assert_eq!((&answers[1]["success"], &answers[1]["error_type"]), (&json!(false), &json!("invalid_url")));
@@ -63,7 +63,7 @@ fn a_client_with_few_fetchers_gets_one_of_them() {
 fn a_fetcher_with_attempts_is_available() {
     let server = Server::start(&[]);
     let url = "https://e.org/a";
-    let select = || server.post("/v1/select", &json!({ "urls": [url], "fetcher": "archive_proxy" })).of(200)[0].clone();
+    let select = || server.post("/v1/select", &json!({ "urls": [url], "prefer": "archive_proxy" })).of(200)[0].clone();
     assert_eq!(select()["unavailable_fetcher"], "archive_proxy");
     let told: Vec<Value> = (0..3).map(|n| attempt(&format!("https://e.org/{n}"), "archive_proxy", true)).collect();
     server.ask("POST", "/v1/attempts", &lines(&told)).of(200);
@@ -227,7 +227,7 @@ fn unknown_fields_and_parameters_are_refused_with_the_nearest_name() {
     };
     let url = "https://a.org/";
     for (path, body, meant) in [
-        ("/v1/visits", json!({ "url": url, "fetcherz": ["playwright"] }), "fetcher"),
+        ("/v1/visits", json!({ "url": url, "fetcherz": ["playwright"] }), "fetchers"),
         ("/v1/visits", json!({ "visits": [{ "url": url }], "vists": [] }), "visits"),
         ("/v1/visits", json!({ "ur": url }), "url"),
         ("/v1/select", json!({ "urls": [url], "last_failur": "blocked" }), "last_failure"),

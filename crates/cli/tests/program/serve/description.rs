@@ -94,7 +94,7 @@ fn every_route_responds_as_described() {
         (0..3).map(|n| attempt(&format!("https://blocks.org/{n}"), "direct_access", false)).collect();
     let select = json!({ "urls": ["https://e.org/a/9", "nonsense", "https://blocks.org/", { "url": "https://f.org/", "tags": { "a": "b" } }] });
     post("/v1/select", "/v1/select", &select);
-    post("/v1/select", "/v1/select", &json!({ "urls": [], "fetcher": "nobody" }));
+    post("/v1/select", "/v1/select", &json!({ "urls": [], "prefer": "nobody" }));
     post("/v1/select", "/v1/select", &json!([1]));
     let classify = json!({ "status": 403, "headers": { "Server": "cloudflare" }, "body": "<title>Just a moment...</title> Access denied", "explain": true });
     post("/v1/classify", "/v1/classify", &classify);
