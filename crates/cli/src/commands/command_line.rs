@@ -7,9 +7,9 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use super::{
-    attempts, ban_rate, classify, completions, config, demo, explain, export, fetch, fetchers, fleet, hosts, identity,
-    import, importance, links, maintenance, priors, query, replay_policy, rollout, select, serve, simulate, stats,
-    testbed, try_url, unpause,
+    attempts, ban_rate, classify, completions, config, demo, detect, explain, export, fetch, fetchers, fleet, hosts,
+    identity, import, importance, links, maintenance, priors, query, replay_policy, rollout, select, serve, simulate,
+    stats, testbed, try_url, unpause,
 };
 use crate::parse::global::GlobalArgs;
 
@@ -55,6 +55,7 @@ pub(crate) enum Command {
     Links(links::LinksArgs),
     Unpause(unpause::UnpauseArgs),
     Classify(classify::ClassifyArgs),
+    Detect(detect::DetectArgs),
     Import(import::ImportArgs),
     Export(export::ExportArgs),
     BanRate(ban_rate::BanRateArgs),
@@ -80,7 +81,13 @@ pub(crate) enum Command {
 /// The commands as the help of the program lists them.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Crawl", &["fetch", "try", "fetchers", "serve"]),
-    ("Look", &["stats", "hosts", "links", "attempts", "explain", "select", "query", "ban-rate", "classify", "unpause"]),
+    (
+        "Look",
+        &[
+            "stats", "hosts", "links", "attempts", "explain", "select", "query", "ban-rate", "classify", "detect",
+            "unpause",
+        ],
+    ),
     ("Log", &["import", "export", "snapshot", "compact", "verify", "repair", "forget"]),
     ("Many crawlers", &["fleet", "identity", "priors", "rollout"]),
     ("Try out", &["demo", "testbed", "simulate", "replay-policy", "importance"]),

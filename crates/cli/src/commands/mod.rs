@@ -11,6 +11,7 @@ pub(crate) mod command_line;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
+pub(crate) mod detect;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod fetch;
