@@ -49,7 +49,7 @@ const TRIAL_HOST_RATIO: u64 = 16;
 const OBSERVATIONS_PER_RATING: u32 = 32;
 
 /// Heuristics that say how a response was classified, which the outcome says already.
-const CLASSIFICATION_KINDS: [&str; 10] = [
+const CLASSIFICATION_KINDS: [&str; 11] = [
     "has_captcha",
     "has_spa",
     "has_paywall",
@@ -60,6 +60,7 @@ const CLASSIFICATION_KINDS: [&str; 10] = [
     "empty_body",
     "high_script_ratio",
     fetchwise_types::heuristic::SHORT_PAGE,
+    fetchwise_types::heuristic::SAME_PAGE_OTHER_SITES,
 ];
 
 /// Returns the key of a signal's name.

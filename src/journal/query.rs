@@ -25,6 +25,7 @@ use super::schema::{self, SchemaError};
 use crate::journal::maintenance;
 use crate::journal::tombstones::TombstoneSet;
 use fetchwise_types::attempt::Attempt;
+use fetchwise_types::heuristic::Heuristic;
 use fetchwise_types::time::Timestamp;
 
 /// Query for attempts. An attempt matches if it fits every field that is set.
@@ -45,6 +46,8 @@ pub struct AttemptQuery {
     pub until: Option<Timestamp>,
     /// Outcome.
     pub ended: Option<OutcomeFilter>,
+    /// A heuristic that it is tagged with.
+    pub heuristic: Option<Heuristic>,
     /// Only attempts recorded before this sequence number: the last one of the page before, newest first.
     pub before_seq: Option<u64>,
     /// Only attempts recorded after this sequence number: the last one of the page before, oldest first.
@@ -126,6 +129,7 @@ impl AttemptQuery {
             && self.until.is_none_or(|until| view.at() <= until)
             && is(&self.url, view.url())
             && is(&self.link, view.link())
+            && self.heuristic.as_ref().is_none_or(|heuristic| view.has(heuristic))
             && (self.domain.is_none() || self.domain.as_deref() == view.domain())
             && !forgotten.covers_attempt(seq, &view);
         Ok(fits

@@ -7,6 +7,7 @@
 //! does).
 
 use std::collections::HashMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,9 @@ use fetchwise_detect::{Detector, ResponseExtractor};
 use fetchwise_fetchers::fetch::{Fetcher, Limits, Response};
 use fetchwise_fetchers::robots::{RobotsTxt, RobotsUse};
 use fetchwise_fetchers::store::Store;
+use fetchwise_fetchers::store::failed_pages::FailedPages;
 use fetchwise_fetchers::store::validators::ValidatorLog;
+use fetchwise_types::attempt::verdict_reason::VerdictReason;
 use fetchwise_types::cache_use::CacheUse;
 use fetchwise_types::consent::{Consent, ConsentSettings};
 use fetchwise_types::decision::Source;
@@ -111,7 +114,7 @@ pub struct Report {
     pub provenance: Option<Provenance>,
     /// Total duration.
     pub duration: Duration,
-    /// Where the body was stored.
+    /// Where the body was stored: of a delivered page, or of a failed one that was kept.
     pub file: Option<PathBuf>,
     /// The end of the link's pause, if it is paused now.
     pub paused_until: Option<Timestamp>,
@@ -129,6 +132,10 @@ pub struct Report {
     /// The terms of the page and the purposes that they leave: of a delivered page that has terms or was fetched for
     /// purposes, and of one that is `reserved`.
     pub consent: Option<Box<Consent>>,
+    /// Whether the delivered page is one of no site: of a parked domain, a hoster, or a product before its log-in.
+    pub is_default_page: bool,
+    /// The reason of the detector's verdict on the last attempt, if that failed.
+    pub verdict: Option<Box<VerdictReason>>,
     /// The price that a 402 named.
     pub price: Option<Box<str>>,
     /// The other offers of a 402, none of which is accepted: `x402 SCHEME NETWORK AMOUNT ASSET` or `rsl ADDRESS`.
@@ -190,6 +197,7 @@ pub struct PipelineBuilder {
     detector: Option<Arc<Detector>>,
     extractors: Vec<Box<dyn ResponseExtractor>>,
     store: Option<Arc<dyn Store>>,
+    failed_pages: Option<FailedPageKeeper>,
     robots: Option<Arc<RobotsTxt>>,
     consent: ConsentSettings,
     cache_use: CacheUse,
@@ -238,6 +246,18 @@ impl PipelineBuilder {
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
+        self
+    }
+
+    /// Keeps the last bodies of pages that failed. [`Report::file`] then names the body of a failed page. A body that
+    /// cannot be kept changes no result: `on_error` gets the error.
+    #[must_use]
+    pub fn failed_pages(
+        mut self,
+        pages: Arc<FailedPages>,
+        on_error: impl Fn(&io::Error) + Send + Sync + 'static,
+    ) -> Self {
+        self.failed_pages = Some((pages, Arc::new(on_error)));
         self
     }
 
@@ -304,6 +324,7 @@ impl PipelineBuilder {
             detector: self.detector.unwrap_or_else(|| Arc::new(Detector::new())),
             extractors: self.extractors,
             store: self.store,
+            failed_pages: self.failed_pages,
             robots: self.robots,
             consent: self.consent,
             cache_use: self.cache_use,
@@ -314,6 +335,9 @@ impl PipelineBuilder {
         })
     }
 }
+
+/// The folder of failed pages, and what is called when a body cannot be kept there.
+type FailedPageKeeper = (Arc<FailedPages>, Arc<dyn Fn(&io::Error) + Send + Sync>);
 
 /// Fetches links: decides, fetches, judges, records, escalates, pauses. Tasks share it by reference.
 pub struct Pipeline {
@@ -326,6 +350,7 @@ pub struct Pipeline {
     detector: Arc<Detector>,
     extractors: Vec<Box<dyn ResponseExtractor>>,
     store: Option<Arc<dyn Store>>,
+    failed_pages: Option<FailedPageKeeper>,
     robots: Option<Arc<RobotsTxt>>,
     consent: ConsentSettings,
     cache_use: CacheUse,
@@ -359,6 +384,7 @@ impl Pipeline {
             detector: None,
             extractors: Vec::new(),
             store: None,
+            failed_pages: None,
             robots: None,
             consent: ConsentSettings::default(),
             cache_use: CacheUse::Off,

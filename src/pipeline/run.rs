@@ -26,6 +26,7 @@ use fetchwise_fetchers::fetch::redirect_gate::within;
 use fetchwise_fetchers::fetch::{FetchError, Limits, RedirectGate, Request, Response};
 use fetchwise_fetchers::payment_offers::payment_offers;
 use fetchwise_fetchers::store::Delivered;
+use fetchwise_fetchers::store::failed_pages::FailedPage;
 use fetchwise_fetchers::store::validators::CachedPage;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{ErrorType, stored_headers};
@@ -262,7 +263,11 @@ impl Brought {
             report.signature_rejected_by = host.and_then(|host| pipeline.signature_rejections.add(host));
         }
         let is_reserved = report.error_type == Some(ErrorKind::Reserved.name());
-        let Some(response) = self.delivered.filter(|_| report.success || is_reserved) else { return report };
+        let is_page = report.success || is_reserved;
+        let Some(response) = self.delivered else { return report };
+        if !is_page {
+            return keep_failed(pipeline, report, response, url).await;
+        }
         report.final_url = Some(response.final_url.as_str().into());
         report.content_type = header(&response.headers, "content-type").map(Into::into);
         report.consent = self.consent.or_else(|| consent::of_robots(pipeline, terms));
@@ -387,6 +392,8 @@ fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
         requests: end.requests,
         bytes: if success { bytes } else { 0 },
         paused_until: end.paused_until,
+        is_default_page: end.is_default_page,
+        verdict: end.verdict,
         price: end.price,
         ..Report::default()
     }
@@ -422,6 +429,23 @@ async fn store_page(
         }
         Err(message) => not_stored(report, &message),
     }
+}
+
+/// Keeps the body of a page that failed, if the pipeline does that.
+async fn keep_failed(pipeline: &Pipeline, mut report: Report, response: Response, url: &Url) -> Report {
+    let Some((pages, on_error)) = pipeline.failed_pages.clone() else { return report };
+    let Some(error_type) = report.error_type else { return report };
+    let (url, at) = (url.clone(), pipeline.selector.clock().date());
+    let (fetcher, verdict) = (report.fetcher.clone().unwrap_or_default(), report.verdict.clone());
+    let kept = tokio::task::spawn_blocking(move || {
+        let (response, verdict) = (&response, verdict.as_deref());
+        pages.keep(&FailedPage { url: &url, response, fetcher: &fetcher, error_type, verdict, at })
+    });
+    match kept.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
+        Ok(file) => report.file = Some(file),
+        Err(error) => on_error(&error),
+    }
+    report
 }
 
 /// Records in the store that the page is the one of an earlier crawl.

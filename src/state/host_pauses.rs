@@ -26,6 +26,8 @@ const HOSTS_BEFORE_SCAN: usize = 10_000;
 const LEFT_AGAIN: Duration = Duration::from_secs(10 * 60);
 /// Number of short pages kept per host, to recognise one that comes back under another address.
 const MAX_SHORT_PAGES: usize = 8;
+/// Time for which the words of a doubtful page need no other render.
+const SETTLED_FOR: Duration = Duration::from_secs(3_600);
 
 /// Storage of the pauses of hosts.
 pub(crate) trait PauseStore {
@@ -68,6 +70,8 @@ struct HostRecord {
     has_complete_short_page: bool,
     /// Hashes of text and link of its last short pages.
     short_pages: VecDeque<(u64, u64)>,
+    /// Hashes of the texts of doubtful pages for which a browser showed the same words, and the times.
+    settled_pages: VecDeque<(u64, Timestamp)>,
 }
 
 /// The reason for a host's pause.
@@ -273,6 +277,22 @@ impl HostPauses {
         came_before
     }
 
+    /// Records that a browser showed the same words as a doubtful page.
+    pub(crate) fn settle_short_page(&self, domain: &str, text: u64, now: Timestamp) {
+        let mut host = self.at_risk.entry(domain.to_owned()).or_default();
+        host.settled_pages.retain(|(settled, _)| *settled != text);
+        if host.settled_pages.len() == MAX_SHORT_PAGES {
+            host.settled_pages.pop_front();
+        }
+        host.settled_pages.push_back((text, now));
+    }
+
+    /// Returns whether a browser showed the same words as this doubtful page within the hour.
+    pub(crate) fn is_short_page_settled(&self, domain: &str, text: u64, now: Timestamp) -> bool {
+        let is_settled = |&(settled, at): &(u64, Timestamp)| settled == text && now.since(at) <= SETTLED_FOR;
+        self.at_risk.get(domain).is_some_and(|host| host.settled_pages.iter().any(is_settled))
+    }
+
     /// Returns whether a short page of the host was compared with its rendering and was the whole content.
     pub(crate) fn has_complete_short_page(&self, domain: &str) -> bool {
         self.at_risk.get(domain).is_some_and(|host| host.has_complete_short_page)
@@ -310,11 +330,8 @@ impl HostRecord {
     }
 
     fn is_idle(&self) -> bool {
-        self.level == 0
-            && self.blocks.is_empty()
-            && self.refused_trial.is_none()
-            && self.short_pages.is_empty()
-            && !self.has_complete_short_page
+        let has_pages = !self.short_pages.is_empty() || !self.settled_pages.is_empty() || self.has_complete_short_page;
+        self.level == 0 && self.blocks.is_empty() && self.refused_trial.is_none() && !has_pages
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use crate::pause_coordination::PauseCoordinator;
 
 pub(crate) mod capacity_notify;
+pub(crate) mod cross_site_pages;
 pub(crate) mod host_pauses;
 pub(crate) mod link_backoff;
 pub(crate) mod repeated_pages;
@@ -30,6 +31,8 @@ pub(crate) struct State {
     pub(crate) hosts: host_pauses::HostPauses,
     /// Wakes visits that wait for a request of a host to end.
     pub(crate) capacity: capacity_notify::CapacityNotify,
+    /// Pages of several sites.
+    pub(crate) cross_site_pages: cross_site_pages::CrossSitePages,
     /// Repeated pages.
     pub(crate) pages: repeated_pages::RepeatedPages,
     /// The coordinator of the processes that share this address.

@@ -40,6 +40,19 @@ pub(crate) struct RepeatedPage {
     pub(crate) differs: bool,
 }
 
+/// What a host has shown before, compared with a response.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PageHistory {
+    /// The page, if several addresses of the host got it.
+    pub(crate) repeated: Option<RepeatedPage>,
+    /// The pages with little text that other fetchers got for the same address, if this one is different.
+    pub(crate) other_pages: Vec<u64>,
+    /// Whether another fetcher got something else for the same address.
+    pub(crate) differs: bool,
+    /// Number of addresses in a row for which this fetcher got this page, this one included; 0 for much text.
+    pub(crate) run: usize,
+}
+
 /// The hosts that showed pages with little text.
 #[derive(Debug, Default)]
 pub(crate) struct RepeatedPages {
@@ -55,33 +68,49 @@ struct RecentHosts {
 }
 
 impl RepeatedPages {
-    /// Remembers a response, and returns whether its page is repeated.
-    pub(crate) fn record(&self, domain: &str, sighting: PageSighting) -> Option<RepeatedPage> {
+    /// Remembers a response, and returns what the host has shown before.
+    pub(crate) fn record(&self, domain: &str, sighting: PageSighting) -> PageHistory {
         // The hosts are consistent even if a thread panicked with them.
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         // A host is remembered from its first page with little text on.
-        if sighting.simhash.is_none() {
-            if let Some(responses) = hosts.get_mut(domain) {
-                remember(responses, sighting);
-            }
-            return None;
-        }
-        let responses = hosts.get_or_insert(domain);
-        remember(responses, sighting);
-        let same: Vec<u64> = {
-            let mut links: Vec<u64> =
-                responses.iter().filter(|other| is_same(other, &sighting)).map(|other| other.link).collect();
-            links.sort_unstable();
-            links.dedup();
-            links
+        let responses = match sighting.simhash {
+            Some(_) => hosts.get_or_insert(domain),
+            None => match hosts.get_mut(domain) {
+                Some(responses) => responses,
+                None => return PageHistory::default(),
+            },
         };
-        let differs = responses.iter().any(|other| {
-            other.fetcher != sighting.fetcher
-                && is_different(other.simhash, sighting.simhash)
-                && same.contains(&other.link)
-        });
-        (same.len() >= MIN_LINKS).then_some(RepeatedPage { links: same.len(), differs })
+        remember(responses, sighting);
+        let others = |of: &&PageSighting| of.link == sighting.link && of.fetcher != sighting.fetcher;
+        let is_other = |of: &PageSighting| {
+            is_different(of.simhash, sighting.simhash) || is_different(sighting.simhash, of.simhash)
+        };
+        let others = responses.iter().filter(others).filter(|of| is_other(of));
+        PageHistory {
+            repeated: repeated(responses, &sighting),
+            differs: others.clone().next().is_some(),
+            other_pages: others.filter_map(|of| of.simhash).collect(),
+            run: run(responses, &sighting),
+        }
     }
+}
+
+/// Returns the page if several addresses of the host got it.
+fn repeated(responses: &VecDeque<PageSighting>, sighting: &PageSighting) -> Option<RepeatedPage> {
+    let mut same: Vec<u64> =
+        responses.iter().filter(|other| is_same(other, sighting)).map(|other| other.link).collect();
+    same.sort_unstable();
+    same.dedup();
+    let differs = responses.iter().any(|other| {
+        other.fetcher != sighting.fetcher && is_different(other.simhash, sighting.simhash) && same.contains(&other.link)
+    });
+    (same.len() >= MIN_LINKS).then_some(RepeatedPage { links: same.len(), differs })
+}
+
+/// Returns the number of responses in a row, up to the last one, with the same page.
+fn run(responses: &VecDeque<PageSighting>, sighting: &PageSighting) -> usize {
+    let of_fetcher = responses.iter().rev().filter(|other| other.fetcher == sighting.fetcher);
+    of_fetcher.take_while(|other| is_same(other, sighting)).count()
 }
 
 impl RecentHosts {
@@ -146,16 +175,33 @@ mod tests {
         PageSighting { link, fetcher, simhash }
     }
 
+    fn record(pages: &RepeatedPages, host: &str, sighting: PageSighting) -> Option<RepeatedPage> {
+        pages.record(host, sighting).repeated
+    }
+
+    #[test]
+    fn another_fetcher_that_gets_something_else_for_an_address_is_known_from_both_sides() {
+        let pages = RepeatedPages::default();
+        assert_eq!(pages.record("a.example", sighting(1, 0, Some(BLOCK_PAGE))).run, 1);
+        assert_eq!(pages.record("a.example", sighting(2, 0, Some(BLOCK_PAGE ^ 1))).run, 2);
+        let much = pages.record("a.example", sighting(1, 1, None));
+        assert_eq!((much.differs, much.run, &much.other_pages[..]), (true, 0, &[BLOCK_PAGE][..]));
+        let again = pages.record("a.example", sighting(1, 0, Some(BLOCK_PAGE)));
+        assert!(again.differs && again.other_pages.is_empty(), "{again:?}");
+        let other = pages.record("a.example", sighting(3, 1, None));
+        assert_eq!(other, PageHistory::default(), "another address");
+    }
+
     #[test]
     fn a_page_is_repeated_from_the_third_address_on_despite_noise() {
         let pages = RepeatedPages::default();
-        assert_eq!(pages.record("a.example", sighting(1, 0, Some(BLOCK_PAGE))), None);
-        assert_eq!(pages.record("a.example", sighting(1, 0, Some(BLOCK_PAGE))), None);
-        assert_eq!(pages.record("a.example", sighting(2, 0, Some(BLOCK_PAGE ^ 0b11))), None);
-        let again = pages.record("a.example", sighting(3, 0, Some(BLOCK_PAGE ^ 0b101)));
+        assert_eq!(record(&pages, "a.example", sighting(1, 0, Some(BLOCK_PAGE))), None);
+        assert_eq!(record(&pages, "a.example", sighting(1, 0, Some(BLOCK_PAGE))), None);
+        assert_eq!(record(&pages, "a.example", sighting(2, 0, Some(BLOCK_PAGE ^ 0b11))), None);
+        let again = record(&pages, "a.example", sighting(3, 0, Some(BLOCK_PAGE ^ 0b101)));
         assert_eq!(again, Some(RepeatedPage { links: 3, differs: false }));
-        assert_eq!(pages.record("b.example", sighting(4, 0, Some(BLOCK_PAGE))), None, "another host");
-        assert_eq!(pages.record("a.example", sighting(5, 0, Some(!BLOCK_PAGE))), None, "another page");
+        assert_eq!(record(&pages, "b.example", sighting(4, 0, Some(BLOCK_PAGE))), None, "another host");
+        assert_eq!(record(&pages, "a.example", sighting(5, 0, Some(!BLOCK_PAGE))), None, "another page");
     }
 
     #[test]
@@ -163,11 +209,11 @@ mod tests {
         for other in [None, Some(!BLOCK_PAGE)] {
             let pages = RepeatedPages::default();
             for link in 1..=3 {
-                pages.record("a.example", sighting(link, 0, Some(BLOCK_PAGE)));
+                record(&pages, "a.example", sighting(link, 0, Some(BLOCK_PAGE)));
             }
-            pages.record("a.example", sighting(2, 1, other));
+            record(&pages, "a.example", sighting(2, 1, other));
             assert_eq!(
-                pages.record("a.example", sighting(4, 0, Some(BLOCK_PAGE))),
+                record(&pages, "a.example", sighting(4, 0, Some(BLOCK_PAGE))),
                 Some(RepeatedPage { links: 4, differs: true })
             );
         }
@@ -177,31 +223,31 @@ mod tests {
     fn a_stub_that_every_fetcher_gets_is_not_a_difference() {
         let pages = RepeatedPages::default();
         for link in 1..=5 {
-            pages.record("a.example", sighting(link, 0, Some(BLOCK_PAGE)));
-            pages.record("a.example", sighting(link, 1, Some(BLOCK_PAGE)));
+            record(&pages, "a.example", sighting(link, 0, Some(BLOCK_PAGE)));
+            record(&pages, "a.example", sighting(link, 1, Some(BLOCK_PAGE)));
         }
         assert_eq!(
-            pages.record("a.example", sighting(6, 0, Some(BLOCK_PAGE))),
+            record(&pages, "a.example", sighting(6, 0, Some(BLOCK_PAGE))),
             Some(RepeatedPage { links: 6, differs: false })
         );
         // Much text for an address that never got the stub proves nothing.
-        pages.record("a.example", sighting(99, 1, None));
-        assert!(pages.record("a.example", sighting(7, 0, Some(BLOCK_PAGE))).is_some_and(|again| !again.differs));
+        record(&pages, "a.example", sighting(99, 1, None));
+        assert!(record(&pages, "a.example", sighting(7, 0, Some(BLOCK_PAGE))).is_some_and(|again| !again.differs));
     }
 
     #[test]
     fn memory_is_bounded_per_host_and_in_total() {
         let pages = RepeatedPages::default();
         for link in 0..1_000 {
-            pages.record("a.example", sighting(link, 0, Some(BLOCK_PAGE.wrapping_mul(link | 1))));
+            record(&pages, "a.example", sighting(link, 0, Some(BLOCK_PAGE.wrapping_mul(link | 1))));
         }
         let kept = |host: &str| pages.hosts.lock().unwrap().get_mut(host).map(|responses| responses.len());
         assert_eq!(kept("a.example"), Some(MAX_RESPONSES));
         for host in 0..4 * MAX_HOSTS {
-            pages.record(&format!("{host}.example"), sighting(1, 0, Some(BLOCK_PAGE)));
+            record(&pages, &format!("{host}.example"), sighting(1, 0, Some(BLOCK_PAGE)));
             assert!(pages.hosts.lock().unwrap().len() <= 2 * MAX_HOSTS);
         }
-        pages.record("full.example", sighting(1, 0, None));
+        record(&pages, "full.example", sighting(1, 0, None));
         assert_eq!(kept("full.example"), None, "a host without little text takes no memory");
     }
 
@@ -209,7 +255,8 @@ mod tests {
     #[test]
     fn new_hosts_replace_those_that_were_idle_for_longest() {
         let pages = RepeatedPages::default();
-        let record = |host: usize, link| pages.record(&format!("{host}.example"), sighting(link, 0, Some(BLOCK_PAGE)));
+        let record =
+            |host: usize, link| record(&pages, &format!("{host}.example"), sighting(link, 0, Some(BLOCK_PAGE)));
         for link in 1..=3 {
             record(0, link);
         }

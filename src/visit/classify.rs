@@ -50,6 +50,8 @@ pub(super) struct Circumstances {
     pub(super) is_out_of_time: bool,
     /// A block ends the visit.
     pub(super) ends_after_block: bool,
+    /// A browser showed the same doubtful words for the site a while ago.
+    pub(super) is_settled: bool,
     /// The hand-written table has chosen the fetcher, and does not escalate.
     pub(super) is_by_table: bool,
 }
@@ -68,9 +70,16 @@ pub(super) struct Classified {
 pub(super) fn classify(result: &FetchResult, by: &FetcherSpec, case: &Circumstances) -> Classified {
     let Some(error) = result.outcome.counts_as(by).err() else {
         // An unchanged page is the one that an earlier attempt brought: its cost and time are not those of a page.
-        let weight = if result.outcome == Outcome::NotModified { 0.0 } else { 1.0 };
+        // A page of no site says nothing about the fetcher.
+        let is_evidence = result.outcome != Outcome::NotModified && !result.is_default_page();
+        let weight = if is_evidence { 1.0 } else { 0.0 };
         return Classified { meaning: Meaning::Delivered, error: None, weight };
     };
+    if case.is_settled && error.kind() == Some(ErrorKind::WrongTool) {
+        // The render was one request of another address, whose attempts were the evidence.
+        let error = Some(ErrorType::Known(ErrorKind::EmptyContent));
+        return Classified { meaning: Meaning::End, error, weight: 0.0 };
+    }
     let is_block = error.kind().is_some_and(ErrorKind::is_banned);
     // A host that fails from the first request on may be out of order. One that has just served refuses, however it puts
     // it: by an error, a connection that it cuts, or silence.
@@ -142,6 +151,7 @@ mod tests {
         may_retry: true,
         is_out_of_time: false,
         ends_after_block: false,
+        is_settled: false,
         is_by_table: false,
     };
     const LAST: Circumstances = Circumstances { may_retry: false, ..FIRST };

@@ -137,6 +137,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             price: last.price.filter(
                 |_| matches!(&how, VisitOutcome::Failed(error) if error.kind() == Some(ErrorKind::PaymentRequired)),
             ),
+            is_default_page: last.is_default_page && how == VisitOutcome::Delivered,
+            verdict: last.verdict,
             message,
             how,
         };

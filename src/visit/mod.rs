@@ -48,6 +48,7 @@ use crate::selector::Selector;
 use crate::state::single_flight::Follower;
 use crate::trace::Span;
 use fetchwise_types::attempt::bounds::link_name;
+use fetchwise_types::attempt::verdict_reason::VerdictReason;
 use fetchwise_types::attempt::{Arm, ErrorType, Hint};
 use fetchwise_types::decision::{Rule, Selection, Source};
 use fetchwise_types::fetch_result::ShortPage;
@@ -57,6 +58,7 @@ use fetchwise_types::registry::{FetcherId, FetcherSet};
 use fetchwise_types::time::Timestamp;
 
 mod classify;
+mod cross_site_page;
 mod decide;
 mod end;
 mod pace;
@@ -200,6 +202,10 @@ struct ShortPages {
     plain: Option<(FetcherId, ShortPage)>,
     /// From a fetcher that runs scripts.
     rendered: Option<ShortPage>,
+    /// The text of a doubtful page from a fetcher that runs no scripts.
+    doubtful: Option<u64>,
+    /// The last page is doubtful, and a browser showed the same words for the site a while ago.
+    is_settled: bool,
 }
 
 /// The last attempt, as the visit's end reports it.
@@ -218,6 +224,10 @@ struct LastAttempt {
     message: String,
     /// The price that its 402 named.
     price: Option<Box<str>>,
+    /// It got a page of no site.
+    is_default_page: bool,
+    /// The reason of its verdict, if it failed.
+    verdict: Option<Box<VerdictReason>>,
     error: Option<ErrorType>,
 }
 

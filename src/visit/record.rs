@@ -12,7 +12,7 @@ use super::Visit;
 use crate::selector::Selector;
 use crate::trace::Span;
 use fetchwise_types::attempt::error_kind::ErrorKind;
-use fetchwise_types::attempt::{ALLOWED_FOR_HEADER, Attempt, CONSENT_HEADER, ErrorType, Tag, stored_headers};
+use fetchwise_types::attempt::{ALLOWED_FOR_HEADER, Attempt, CONSENT_HEADER, ErrorType, Tag};
 use fetchwise_types::decision::Selection;
 use fetchwise_types::fetch_result::{FetchResult, Outcome};
 use fetchwise_types::heuristic::{ASKS_SIGNATURE, CHARGES, Heuristic, REDIRECTED_BY};
@@ -73,7 +73,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             attempt.link = link.to_string();
         }
         attempt.http_status = result.status;
-        attempt.response_headers = stored_headers(&result.headers);
+        attempt.response_headers = result.recorded_headers();
         if let Some(consent) = &result.consent {
             attempt.response_headers.push(Header::new(CONSENT_HEADER, consent.terms_text()));
             attempt.response_headers.push(Header::new(ALLOWED_FOR_HEADER, consent.allowed_text()));
@@ -116,6 +116,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             (last.is_banned, last.blocked_by) = (true, Some(host));
         }
         last.price.clone_from(&result.price);
+        last.is_default_page = result.is_default_page();
+        last.verdict = error.and(result.verdict.clone());
         last.message = match error {
             None => String::new(),
             Some(error) => result.message.clone().unwrap_or_else(|| describe(error, result)),

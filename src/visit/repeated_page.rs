@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::Visit;
 use crate::selector::Selector;
-use crate::state::repeated_pages::PageSighting;
+use crate::state::repeated_pages::{PageHistory, PageSighting};
 use fetchwise_types::fetch_result::{Block, BlockKind, FetchResult, Outcome};
 use fetchwise_types::heuristic::{Heuristic, SAME_PAGE_AGAIN};
 use fetchwise_types::registry::FetcherId;
@@ -18,14 +18,16 @@ use fetchwise_types::registry::FetcherId;
 const RULE: &str = "same_page_again";
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
-    /// Tags a repeated page, and turns it into a block if another fetcher got something else.
-    pub(super) fn judge_repeated_page(&mut self, result: &mut FetchResult, fetcher: FetcherId) {
+    /// Tags a repeated page, and turns it into a block if another fetcher got something else. Returns what the host has
+    /// shown before.
+    pub(super) fn judge_repeated_page(&mut self, result: &mut FetchResult, fetcher: FetcherId) -> PageHistory {
         if result.outcome != Outcome::Content {
-            return;
+            return PageHistory::default();
         }
         let link = xxh3_64(self.link_name().as_bytes());
         let sighting = PageSighting { link, fetcher: u32::from(fetcher.0), simhash: result.simhash };
-        let Some(repeated) = self.selector.state().pages.record(self.host(), sighting) else { return };
+        let history = self.selector.state().pages.record(self.host(), sighting);
+        let Some(repeated) = history.repeated else { return history };
         // A page that reports itself missing is not a block; the site just lacks the status for it.
         let is_missing = result.heuristics.iter().any(|shown| shown.kind == "soft_404");
         let what = match (repeated.differs, is_missing) {
@@ -41,5 +43,6 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             ));
             result.outcome = Outcome::Blocked(Block::new(BlockKind::Refusal, None, Some(RULE.into())));
         }
+        history
     }
 }

@@ -75,8 +75,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 Err(outcome) => result.outcome = outcome,
             }
         }
-        self.judge_short_page(&mut result, selection.fetcher, &sent.by);
-        self.judge_repeated_page(&mut result, selection.fetcher);
+        self.judge_short_page(&mut result, (selection.fetcher, &sent.by), sent.now);
+        let history = self.judge_repeated_page(&mut result, selection.fetcher);
+        self.judge_cross_site_page(&mut result, (selection.fetcher, history), sent.now);
         let case = self.circumstances(&sent, &mut claims, &result);
         let classified = classify(&result, &sent.by, &case);
         self.tried.requests += 1;
@@ -143,6 +144,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             is_out_of_time: self.tried.timeouts >= settings.max_timeouts,
             ends_after_block: !settings.escalate_after_block,
             is_by_table: self.tried.arm == Some(Arm::Legacy),
+            is_settled: self.seen.short_pages.is_settled,
         }
     }
 

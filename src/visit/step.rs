@@ -16,6 +16,7 @@ use crate::state::single_flight::{Follower, Lead};
 use crate::trace::Span;
 use crate::visit::pace_permit::{AdmissionDelay, PacePermit};
 use fetchwise_types::attempt::ErrorType;
+use fetchwise_types::attempt::verdict_reason::VerdictReason;
 use fetchwise_types::decision::{Selection, Source};
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
@@ -350,6 +351,10 @@ pub struct End {
     pub paused_until: Option<Timestamp>,
     /// The price that a 402 named.
     pub price: Option<Box<str>>,
+    /// Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product before its log-in.
+    pub is_default_page: bool,
+    /// The reason of the detector's verdict on the last attempt, if that failed.
+    pub verdict: Option<Box<VerdictReason>>,
     /// The reason in words; empty if content was delivered.
     pub message: String,
 }

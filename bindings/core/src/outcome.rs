@@ -2,7 +2,7 @@
 //!
 //! Must not know: how a language represents either.
 
-use fetchwise::attempt::{Attempt, ErrorType, Tag, stored_headers};
+use fetchwise::attempt::{Attempt, ErrorType, Tag};
 use fetchwise::fetch_result::{FetchResult, Outcome};
 use fetchwise::registry::FetcherSpec;
 
@@ -56,7 +56,7 @@ pub fn error_for(outcome: &Outcome, fetcher: &str, renders: Option<bool>) -> Opt
 /// Returns `attempt`, made by the fetcher `by`, with the status, headers, heuristics, outcome and final host of its result.
 pub fn with_result(mut attempt: Attempt, result: &FetchResult, by: &FetcherSpec) -> Attempt {
     attempt.http_status = result.status;
-    attempt.response_headers = stored_headers(&result.headers);
+    attempt.response_headers = result.recorded_headers();
     if let Some(landed) = &result.final_url
         && let Ok(answered) = attempt.clone().answered_by(landed)
     {

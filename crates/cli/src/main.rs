@@ -113,6 +113,7 @@ fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failure> {
         Command::Links(args) => commands::links::run(args, &settings, out),
         Command::Unpause(args) => commands::unpause::run(args, &settings, out),
         Command::Classify(args) => commands::classify::run(args, &settings, out),
+        Command::Detect(args) => commands::detect::run(args, &settings, out),
         Command::Import(args) => commands::import::run(args, &settings, out),
         Command::Export(args) => commands::export::run(args, table.as_deref(), &settings, out),
         Command::BanRate(args) => commands::ban_rate::run(args, &settings, out),

@@ -352,7 +352,7 @@ impl Evidence<'_> {
         }
         match (block, queue) {
             (None, None) if weighing.is_failure() => {
-                decided_by_cues(FAILURE_CONFIDENCE, verdict);
+                self.decided_by_cues(FAILURE_CONFIDENCE, verdict);
                 verdict.is_server_error = true;
             }
             (Some(block), queue) if queue.is_none() || block.grade == Grade::Mitigated => self.block_by(block, verdict),
@@ -361,11 +361,11 @@ impl Evidence<'_> {
                 decided_by(table, queue, verdict);
             }
             _ if by_cues && weighing.is_queue() => {
-                decided_by_cues(weighing.confidence(), verdict);
+                self.decided_by_cues(weighing.confidence(), verdict);
                 verdict.is_queued = true;
             }
             _ if by_cues && !is_gate(self.page, self.scratch) => {
-                decided_by_cues(weighing.confidence(), verdict);
+                self.decided_by_cues(weighing.confidence(), verdict);
                 verdict.is_blocked = true;
                 verdict.block_type = Some(weighing.kind());
             }
@@ -377,6 +377,12 @@ impl Evidence<'_> {
             }
             _ => {}
         }
+    }
+
+    fn decided_by_cues(&self, confidence: f32, verdict: &mut Verdict) {
+        verdict.confidence = confidence;
+        verdict.rule = Some(Arc::from(cues::RULE));
+        verdict.cues = self.scratch.weighing.strongest(self.table);
     }
 
     /// Makes the page a block by this rule.
@@ -566,11 +572,6 @@ fn sets_cookie(lower: &[u8]) -> bool {
         && [&b"document.cookie"[..], b"http-equiv=\"set-cookie", b"cookiestore.set"]
             .iter()
             .any(|how| memmem::find(lower, how).is_some())
-}
-
-fn decided_by_cues(confidence: f32, verdict: &mut Verdict) {
-    verdict.confidence = confidence;
-    verdict.rule = Some(Arc::from(cues::RULE));
 }
 
 fn decided_by(table: &RuleTable, rule: &Rule, verdict: &mut Verdict) {

@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
+
 use crate::html::charset::Charset;
 use crate::html::main_content::{MainContent, TextBlock};
 use crate::html::page_facts::PageFacts;
@@ -15,6 +17,7 @@ use crate::rules::compiled::RuleTable;
 use crate::rules::scan::HitBuffer;
 use crate::rules::vocabulary::Vocabulary;
 use crate::rules::word_scan::Meanings;
+use fetchwise_types::attempt::verdict_reason::MAX_CUES;
 use fetchwise_types::fetch_result::BlockKind;
 
 /// The rule name in verdicts that cues decided.
@@ -175,6 +178,15 @@ enum CueName {
     ConditionInput(&'static str),
 }
 
+impl CueName {
+    fn id(self, table: &RuleTable) -> Arc<str> {
+        match self {
+            Self::Concept(index) => Arc::clone(&table.concepts.concepts[index as usize].id),
+            Self::ConditionInput(name) => name.into(),
+        }
+    }
+}
+
 impl CueTally {
     pub(crate) fn clear(&mut self) {
         self.cues.clear();
@@ -245,6 +257,19 @@ impl CueTally {
         }
     }
 
+    /// Returns the strongest cues of a block, the strongest first.
+    pub(crate) fn strongest(&self, table: &RuleTable) -> Vec<Arc<str>> {
+        let mut cues: ArrayVec<&CountedCue, MAX_CUES> = ArrayVec::new();
+        for cue in self.cues.iter().filter(|cue| cue.weight > 0) {
+            let place = cues.partition_point(|stronger| stronger.weight >= cue.weight);
+            if place < MAX_CUES {
+                cues.truncate(MAX_CUES - 1);
+                cues.insert(place, cue);
+            }
+        }
+        cues.into_iter().map(|cue| cue.name.id(table)).collect()
+    }
+
     /// Returns the cues for a person. `None` if the page was not weighed.
     pub(crate) fn explained(&self, table: &RuleTable) -> Option<CueSum> {
         if !self.done {
@@ -253,14 +278,7 @@ impl CueTally {
         let text = |(start, end): (u32, u32)| {
             self.region.text.get(start as usize..end as usize).unwrap_or_default().chars().take(80).collect()
         };
-        let cues = self.cues.iter().map(|cue| Cue {
-            id: match cue.name {
-                CueName::Concept(index) => Arc::clone(&table.concepts.concepts[index as usize].id),
-                CueName::ConditionInput(name) => name.into(),
-            },
-            weight: cue.weight,
-            text: text(cue.at),
-        });
+        let cues = self.cues.iter().map(|cue| Cue { id: cue.name.id(table), weight: cue.weight, text: text(cue.at) });
         Some(CueSum {
             cues: cues.collect(),
             sum: self.sum,

@@ -1,6 +1,7 @@
 //! The SimHash of a page with little text: 64 bits that differ little for texts that differ little.
 //!
-//! Words with digits are left out, so that a request number or an address does not make a different page.
+//! Words with digits, with a slash and with a dot inside are left out, so that neither a request number nor the address that
+//! a page echoes makes it a different one.
 //!
 //! Must not know: what the text means.
 
@@ -12,7 +13,7 @@ pub(super) fn simhash(text: &str) -> u64 {
     let mut counts = [0i16; 64];
     let mut words = 0u32;
     let mut before = 0u64;
-    for word in text.split([' ', '\n']).filter(|word| !word.is_empty() && !word.bytes().any(|b| b.is_ascii_digit())) {
+    for word in text.split([' ', '\n']).filter(|word| !word.is_empty() && !is_of_address(word)) {
         let hash = xxhash_rust::xxh3::xxh3_64(word.as_bytes());
         // Words count together with the word before them, so that their order matters.
         let pair = hash ^ before.rotate_left(23);
@@ -29,6 +30,12 @@ pub(super) fn simhash(text: &str) -> u64 {
     if words >= MIN_WORDS { hash } else { xxhash_rust::xxh3::xxh3_64(text.as_bytes()) }
 }
 
+/// Returns whether a word may be part of an address or a number, which pages echo.
+fn is_of_address(word: &str) -> bool {
+    let inner = word.trim_matches(|c: char| !c.is_alphanumeric());
+    word.bytes().any(|b| b.is_ascii_digit() || b == b'/') || inner.contains('.')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,7 +49,12 @@ mod tests {
         let refusal = "we are sorry but something about your visit made us stop it please write to us and name the number below so that \
                     we can find out what happened thank you for your patience number ";
         assert_eq!(distance(&format!("{refusal}8f3a"), &format!("{refusal}91bc22")), 0);
-        assert!(distance(&format!("{refusal} /a/garden"), &format!("{refusal} /b/kitchen")) <= 10);
+        assert_eq!(distance(&format!("{refusal} /a/garden"), &format!("{refusal} /b/kitchen")), 0);
+        assert_eq!(distance(&format!("{refusal} lark.example."), &format!("{refusal} (www.heron.example)")), 0);
+        assert!(
+            distance(&format!("{refusal} closed."), &format!("{refusal} open.")) > 0,
+            "a dot at the end is none inside"
+        );
     }
 
     #[test]

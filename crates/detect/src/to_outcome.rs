@@ -10,6 +10,7 @@ use crate::scratch::Scratch;
 use crate::verdict::{ResponseExtractor, Verdict, heuristics};
 
 use super::Detector;
+use fetchwise_types::attempt::verdict_reason::VerdictReason;
 use fetchwise_types::fetch_result::{Block, BlockKind, FetchResult, Outcome, ShortPage};
 use fetchwise_types::heuristic::url::parse;
 use fetchwise_types::response::{Header, Page, header, is_part};
@@ -71,6 +72,19 @@ impl Verdict {
         }
     }
 
+    /// Returns the reason that an attempt keeps: of everything but plain content and what the status alone says.
+    fn kept_reason(&self, outcome: &Outcome) -> Option<VerdictReason> {
+        let is_by_verdict = match outcome {
+            Outcome::Content => self.rule.is_some(),
+            Outcome::Http(_) | Outcome::Truncated | Outcome::PaymentRequired => false,
+            Outcome::Declined | Outcome::IdentityRejected => false,
+            _ => true,
+        };
+        let chars = self.is_html.then_some(self.text_chars);
+        let reason = VerdictReason::new(self.rule.as_deref(), &self.cues, chars);
+        (is_by_verdict && !reason.is_empty()).then_some(reason)
+    }
+
     /// Returns everything that an attempt records about `page`, from which this verdict was made.
     pub fn fetch_result(&self, page: &Page<'_>) -> FetchResult {
         let mut found = Vec::new();
@@ -93,6 +107,7 @@ impl Verdict {
             ) => Some(self.reason()),
             _ => self.is_blocked.then(|| self.reason()),
         };
+        result.verdict = self.kept_reason(&result.outcome).map(Box::new);
         result.headers = page.headers.to_vec();
         // A URL that cannot be fetched is not one that responded.
         let is_other = |url: &&str| Some(*url) != page.url;

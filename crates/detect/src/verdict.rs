@@ -99,6 +99,8 @@ pub struct Verdict {
     pub vendor: Option<Arc<str>>,
     /// The id of the rule that decided, if a rule did.
     pub rule: Option<Arc<str>>,
+    /// The strongest cues of a block, the strongest first, if cues decided.
+    pub cues: Vec<Arc<str>>,
     /// What that rule proves.
     pub grade: Option<Grade>,
     /// Confidence of the verdict, from 0 to 1; 0 if nothing was found.

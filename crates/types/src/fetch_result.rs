@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::attempt::ErrorType;
 use crate::attempt::error_kind::ErrorKind;
+use crate::attempt::verdict_reason::VerdictReason;
+use crate::attempt::{ErrorType, stored_headers};
 use crate::consent::Consent;
-use crate::heuristic::Heuristic;
+use crate::heuristic::{DEFAULT_PAGE, Heuristic, SAME_PAGE_OTHER_SITES};
 use crate::provenance::Provenance;
 use crate::response::Header;
 
@@ -406,6 +407,8 @@ pub struct FetchResult {
     /// SimHash of the text of a page with little text: almost equal for almost equal text, whatever its numbers. `None`
     /// for pages with much text and for anything but HTML.
     pub simhash: Option<u64>,
+    /// The reason of the detector's verdict. `None` for plain content, and for what no detector has read.
+    pub verdict: Option<Box<VerdictReason>>,
     /// The reason in words, for people; the outcome in words if `None`.
     pub message: Option<String>,
     /// The server that responded in place of the site, if the site was not contacted.
@@ -438,6 +441,7 @@ impl From<Outcome> for FetchResult {
             price: None,
             short: None,
             simhash: None,
+            verdict: None,
             message: None,
             provenance: None,
             final_url: None,
@@ -455,6 +459,19 @@ impl From<ErrorKind> for FetchResult {
 }
 
 impl FetchResult {
+    /// Returns whether the page is one of no site: see [`DEFAULT_PAGE`].
+    pub fn is_default_page(&self) -> bool {
+        self.heuristics.iter().any(|shown| shown.kind == SAME_PAGE_OTHER_SITES && shown.value == DEFAULT_PAGE)
+    }
+
+    /// Returns the headers that an attempt records: the reason of the verdict and the stored ones of the response.
+    pub fn recorded_headers(&self) -> Vec<Header> {
+        // No response has such a name: it would be taken for what the crawler says.
+        let own = self.verdict.iter().flat_map(|reason| reason.headers());
+        let theirs = stored_headers(&self.headers).into_iter().filter(|header| !header.name.starts_with(':'));
+        own.chain(theirs).collect()
+    }
+
     /// Returns the result with a status.
     #[must_use]
     pub fn with_status(self, status: u16) -> Self {

@@ -11,7 +11,7 @@ use super::records::{ArchivedAttemptV1, ArchivedTagV1, access, time_of};
 use crate::evidence::{Observation, ObservedFields};
 use crate::metrics::recorder::outcome_index::{of_kind, outcome_of};
 use fetchwise_types::attempt::Hint;
-use fetchwise_types::heuristic::REDIRECTED_BY;
+use fetchwise_types::heuristic::{Heuristic, REDIRECTED_BY};
 use fetchwise_types::time::Timestamp;
 
 /// Validated attempt that borrows from its record.
@@ -83,6 +83,15 @@ impl AttemptView<'_> {
         let is_domain = |tag: &&ArchivedTagV1<'_>| TAG_KINDS.get(usize::from(tag.kind) - 1) == Some(&"domain");
         let tag = self.archived.heuristics.iter().filter(|tag| tag.kind != NONE).find(is_domain)?;
         Some(tag.value.as_str())
+    }
+
+    /// Returns whether it is tagged with this heuristic.
+    pub(crate) fn has(&self, heuristic: &Heuristic) -> bool {
+        let kind = |tag: &ArchivedTagV1<'_>| match tag.kind {
+            OTHER => tag.kind_other.as_str() == heuristic.kind,
+            code => usize::from(code).checked_sub(1).and_then(|index| TAG_KINDS.get(index)) == Some(&&*heuristic.kind),
+        };
+        self.archived.heuristics.iter().any(|tag| tag.value.as_str() == heuristic.value && kind(tag))
     }
 
     /// Returns the domain of the requested URL, if its redirects led to another one.

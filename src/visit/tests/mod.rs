@@ -5,6 +5,7 @@
 mod announcements;
 #[cfg(feature = "journal")]
 mod clock_steps;
+mod cross_site;
 #[cfg(test)]
 pub(crate) mod pace;
 mod redirects;

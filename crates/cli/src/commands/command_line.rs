@@ -7,9 +7,9 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use super::{
-    attempts, ban_rate, classify, completions, config, explain, export, fetch, fetchers, fleet, hosts, identity,
-    import, importance, lab, links, maintenance, priors, query, replay_policy, rollout, select, serve, stats, try_url,
-    unpause,
+    attempts, ban_rate, classify, completions, config, detect, explain, export, fetch, fetchers, fleet, hosts,
+    identity, import, importance, lab, links, maintenance, priors, query, replay_policy, rollout, select, serve, stats,
+    try_url, unpause,
 };
 use crate::parse::global::GlobalArgs;
 
@@ -55,6 +55,7 @@ pub(crate) enum Command {
     Links(links::LinksArgs),
     Unpause(unpause::UnpauseArgs),
     Classify(classify::ClassifyArgs),
+    Detect(detect::DetectArgs),
     Import(import::ImportArgs),
     Export(export::ExportArgs),
     BanRate(ban_rate::BanRateArgs),
@@ -83,7 +84,13 @@ pub(crate) enum Command {
 /// The commands as the help of the program lists them.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Crawl", &["fetch", "try", "fetchers", "serve"]),
-    ("Look", &["stats", "hosts", "links", "attempts", "explain", "select", "query", "ban-rate", "classify", "unpause"]),
+    (
+        "Look",
+        &[
+            "stats", "hosts", "links", "attempts", "explain", "select", "query", "ban-rate", "classify", "detect",
+            "unpause",
+        ],
+    ),
     ("Log", &["import", "export", "snapshot", "compact", "verify", "repair", "forget"]),
     ("Many crawlers", &["fleet", "identity", "priors", "rollout"]),
     ("Try out", &["demo", "testbed", "simulate", "replay-policy", "importance"]),

@@ -13,6 +13,7 @@ use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{DIM, Output, Table, note, plain, styled};
 use crate::terminal::pace_text::{rate, span};
 use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::heuristic::{DEFAULT_PAGE, Heuristic, SAME_PAGE_OTHER_SITES};
 use fetchwise::journal::{self, AttemptQuery, Order, OutcomeFilter};
 use fetchwise::pace::{Level, PaceExplanation};
 use fetchwise::selector::PausedHost;
@@ -48,6 +49,8 @@ struct HostState {
     pace: Option<PaceExplanation>,
     /// Pages that the crawler's network refused within [`NETWORK_WINDOW_MS`].
     network_blocks: u64,
+    /// Pages within the same time that other sites show as well.
+    default_pages: u64,
 }
 
 /// A line of `hosts --json`.
@@ -56,6 +59,7 @@ struct HostLine<'a> {
     #[serde(flatten)]
     host: HostJson<'a>,
     network_blocks: u64,
+    default_pages: u64,
 }
 
 /// Runs the command.
@@ -77,15 +81,21 @@ pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Output) -> Re
             }
         }
     }
-    for (host, pages) in network_blocks(&dir, now)? {
+    let (mut refused, mut default_pages) = (recent(now), recent(now));
+    refused.ended = Some(OutcomeFilter::Error(ErrorKind::NetworkBlock.name().to_owned()));
+    default_pages.heuristic = Some(Heuristic::new(SAME_PAGE_OTHER_SITES, DEFAULT_PAGE));
+    for (host, pages) in pages_by_host(&dir, &refused)? {
         known.entry(host).or_default().network_blocks = pages;
+    }
+    for (host, pages) in pages_by_host(&dir, &default_pages)? {
+        known.entry(host).or_default().default_pages = pages;
     }
     let wanted: Vec<String> = args.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
     known.retain(|host, of| (wanted.is_empty() || wanted.contains(host)) && (!args.paused || of.paused.is_some()));
     if out.json {
         for (host, of) in &known {
             let line = HostJson::new(host, of.paused.as_ref(), of.pace.as_ref(), now);
-            out.object(&HostLine { host: line, network_blocks: of.network_blocks })?;
+            out.object(&HostLine { host: line, network_blocks: of.network_blocks, default_pages: of.default_pages })?;
         }
         return Ok(Exit::Done);
     }
@@ -109,13 +119,17 @@ pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Output) -> Re
     Ok(Exit::Done)
 }
 
-/// Returns the number of pages by host that the crawler's network refused lately.
-fn network_blocks(dir: &Path, now: Timestamp) -> Result<BTreeMap<String, u64>, Failure> {
+/// Returns the query for all attempts of late.
+fn recent(now: Timestamp) -> AttemptQuery {
     let mut wanted = AttemptQuery::default();
     wanted.since = Some(Timestamp::from_millis(now.as_millis().saturating_sub(NETWORK_WINDOW_MS)));
-    wanted.ended = Some(OutcomeFilter::Error(ErrorKind::NetworkBlock.name().to_owned()));
+    wanted
+}
+
+/// Returns the number of attempts by host.
+fn pages_by_host(dir: &Path, wanted: &AttemptQuery) -> Result<BTreeMap<String, u64>, Failure> {
     let mut pages: BTreeMap<String, u64> = BTreeMap::new();
-    journal::attempts(dir, &wanted, Order::NewestFirst, None, |_, attempt| {
+    journal::attempts(dir, wanted, Order::NewestFirst, None, |_, attempt| {
         if let Some(host) = attempt.heuristic("domain") {
             *pages.entry(host.to_owned()).or_default() += 1;
         }
@@ -163,6 +177,7 @@ fn table(known: &BTreeMap<String, HostState>, now: Timestamp) -> Table {
         ">flaky",
         "paused for",
         ">by network",
+        ">default",
     ];
     let mut table = Table::new(&heads);
     for (host, of) in known {
@@ -179,6 +194,7 @@ fn table(known: &BTreeMap<String, HostState>, now: Timestamp) -> Table {
             cell(pace.and_then(|pace| pace.error_noise).map(|share| format!("{:.0} %", 100.0 * share))),
             cell(of.paused.as_ref().map(|paused| span(paused.paused_until.since(now)))),
             cell((of.network_blocks > 0).then(|| of.network_blocks.to_string())),
+            cell((of.default_pages > 0).then(|| of.default_pages.to_string())),
         ]);
     }
     table

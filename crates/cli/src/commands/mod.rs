@@ -10,6 +10,7 @@ pub(crate) mod classify;
 pub(crate) mod command_line;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod detect;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod fetch;

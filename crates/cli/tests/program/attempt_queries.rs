@@ -302,6 +302,7 @@ fn the_decision_of_an_attempt_is_shown_as_recorded() {
         (of["source"], of["propensity"], of["confidence"]) = (json!("learned"), json!(0.25), json!(0.75));
         of["arm"] = json!("learning");
     }
+    first["response_headers"] = json!({":chars": "212", ":verdict": "cues: refused, prove-human"});
     let third = line("https://e.org/page", "playwright", Value::Null, now() - 500);
     place.import([first, second, third]);
     let rows = place.run(&["attempts", "--url", "https://e.org/page", "--json"]).json();
@@ -330,6 +331,14 @@ fn the_decision_of_an_attempt_is_shown_as_recorded() {
     }
     let full = place.run(&["explain", "--full", "--attempt", id]).stdout;
     assert!(full.contains(">  playwright") && !full.contains("archive_proxy"), "{full}");
+    // The reason of a failure is kept with its attempt.
+    assert_eq!(explained["attempt"]["verdict"], Value::Null, "{explained}");
+    let failed = rows.iter().find(|row| row["success"] == false).unwrap()["id"].as_str().unwrap();
+    let explained = place.run(&["explain", "--attempt", failed, "--json"]).one();
+    let reason = json!({"rule": "cues", "cues": ["refused", "prove-human"], "visible_chars": 212});
+    assert_eq!(explained["attempt"]["verdict"], reason, "{explained}");
+    let words = place.run(&["explain", "--attempt", failed]).stdout;
+    assert!(words.contains("verdict: rule cues (refused, prove-human), 212 visible characters"), "{words}");
     let none = place.run(&["explain", "--attempt", "0199f0c5-27c1-7d5e-8c1b-6d0f6f7a9b10"]);
     assert!(none.code == 1 && none.stderr.contains("fetchwise attempts"), "{}", none.stderr);
     assert_eq!(place.run(&["explain"]).code, 2);

@@ -123,3 +123,78 @@ fn a_batch_is_judged_at_status_200_beside_the_status_it_came_with() {
     assert_eq!(report["at_200"]["block"]["misses"].as_u64(), Some(1));
     assert_eq!(report["at_200"]["mistakes"][0]["taken_for"].as_str(), Some("content"));
 }
+
+const WALL: &str = "<title>Just a moment...</title><script>window._cf_chl_opt={cType:'managed'}</script>";
+
+/// Writes pages into folders that are named for their label, and returns their folder.
+fn labelled(place: &TestDir, pages: &[(&str, &str)]) -> String {
+    for (path, body) in pages {
+        let path = place.path("pages").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, body).unwrap();
+    }
+    place.path("pages").to_string_lossy().into_owned()
+}
+
+#[test]
+fn labelled_pages_are_checked_against_their_folders() {
+    let place = TestDir::new();
+    let content = article();
+    let pages = labelled(&place, &[("block/a.html", WALL), ("content/deep/b.html", &content)]);
+    let right = place.run(&["detect", "check", &pages]);
+    assert_eq!((right.code, &*right.stdout), (0, "2 pages: 0 wrong\n"), "{}", right.stderr);
+    labelled(&place, &[("content/c.html", WALL)]);
+    let wrong = place.run(&["detect", "check", &pages, "--json"]);
+    let lines = wrong.json();
+    assert_eq!((wrong.code, lines.len()), (1, 2), "{}", wrong.stdout);
+    assert_eq!((&lines[0]["label"], &lines[0]["found"]), (&"content".into(), &"block".into()));
+    assert_eq!(lines[1]["summary"]["wrong"], 1);
+    assert!(place.run(&["detect", "check", &pages]).stdout.contains("wrong"));
+    labelled(&place, &[("misspelt/d.html", WALL)]);
+    let unknown = place.run(&["detect", "check", &pages]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("labels are block"), "{}", unknown.stderr);
+    assert_eq!(place.run(&["detect", "check", &place.path("absent").to_string_lossy()]).code, 1);
+}
+
+#[test]
+fn a_check_fails_on_what_changed_since_the_baseline_and_not_on_known_mistakes() {
+    let place = TestDir::new();
+    let pages = labelled(&place, &[("block/a.html", WALL), ("content/known.html", WALL)]);
+    let baseline = place.path("verdicts.json").to_string_lossy().into_owned();
+    let check = |more: &[&str]| place.run(&[&["detect", "check", &pages, "--baseline", &baseline][..], more].concat());
+    assert!(check(&[]).code == 1, "there is none yet");
+    assert_eq!(check(&["--save"]).code, 0);
+    let known = check(&[]);
+    assert!(known.code == 0 && known.stdout.contains("1 wrong (0 of them new), 0 changed"), "{}", known.stdout);
+
+    let rule = "[[rule]]\nid = 'mine'\ngrade = 'content'\nfind = ['_cf_chl_opt']\nnote = 'x'\n";
+    let rules = place.write("rules.toml", rule);
+    let changed = check(&["--rules", &rules, "--json"]);
+    let lines = changed.json();
+    assert_eq!((changed.code, &lines[0]["before"]["found"]), (1, &"block".into()), "{}", changed.stdout);
+    assert_eq!((&lines[0]["found"], &lines[2]["summary"]["changed"]), (&"content".into(), &2.into()));
+    assert_eq!(check(&["--rules", &rules, "--save"]).code, 0);
+    assert_eq!(check(&["--rules", &rules]).code, 0);
+
+    labelled(&place, &[("content/new.html", "<title>Access denied</title><h1>Access denied</h1>")]);
+    let new = check(&["--rules", &rules]);
+    assert!(new.code == 1 && new.stdout.contains("(1 of them new)"), "{}", new.stdout);
+    std::fs::remove_file(place.path("pages").join("block/a.html")).unwrap();
+    assert!(check(&["--rules", &rules]).stdout.contains("1 of the baseline not checked"));
+}
+
+#[test]
+fn a_list_of_labelled_pages_is_checked_with_their_statuses_or_by_their_bodies() {
+    let place = TestDir::new();
+    std::fs::create_dir(place.path("set")).unwrap();
+    std::fs::write(place.path("set").join("a.html"), article()).unwrap();
+    let line =
+        |label: &str| format!("{{\"label\": {label:?}, \"status\": 403, \"body_path\": \"a.html\", \"note\": 1}}\n");
+    std::fs::write(place.path("set").join("corpus.jsonl"), line("block")).unwrap();
+    let set = place.path("set").to_string_lossy().into_owned();
+    assert_eq!(place.run(&["detect", "check", &set]).code, 0);
+    assert_eq!(place.run(&["detect", "check", &set, "--by-body"]).code, 1);
+    std::fs::write(place.path("set").join("corpus.jsonl"), line("blok")).unwrap();
+    let unknown = place.run(&["detect", "check", &set]);
+    assert!(unknown.code == 1 && unknown.stderr.contains("unknown label"), "{}", unknown.stderr);
+}

@@ -12,6 +12,7 @@ use crate::input::position::InputPosition;
 use crate::link_end::LinkEnd;
 use crate::totals;
 use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::attempt::verdict_reason::VerdictReason;
 use fetchwise::consent::Consent;
 use fetchwise::decision::Source;
 use fetchwise::pipeline::{Link, Report};
@@ -71,6 +72,10 @@ struct StoredReport {
     duration: Duration,
     file: Option<PathBuf>,
     paused_until: Option<i64>,
+    #[serde(default)]
+    is_default_page: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    verdict: Option<Box<VerdictReason>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     price: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -144,6 +149,8 @@ impl StoredReport {
             duration: report.duration,
             file: report.file.clone(),
             paused_until: report.paused_until.map(Timestamp::as_millis),
+            is_default_page: report.is_default_page,
+            verdict: report.verdict.clone(),
             price: report.price.clone(),
             offers: report.offers.clone(),
             consent: report.consent.clone(),
@@ -178,6 +185,8 @@ impl StoredReport {
             duration: self.duration,
             file: self.file,
             paused_until: self.paused_until.map(Timestamp::from_millis),
+            is_default_page: self.is_default_page,
+            verdict: self.verdict,
             price: self.price,
             offers: self.offers,
             consent: self.consent,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use fetchwise_detect::{Detector, EvaluationRun, Scratch, Verdict, evaluate};
+use fetchwise_detect::{Detector, EvaluationRun, Explanation, Scratch, Verdict, evaluate};
 use fetchwise_types::response::{Header, Page};
 
 use crate::html_files::html_files;
@@ -210,6 +210,7 @@ fn networks_failures_and_log_ins_are_named_and_manuals_are_content() {
         let (url, final_url) = (page["url"].as_str(), page["final_url"].as_str());
         let response = Page { status: 200, headers: &headers, body: text("html").as_bytes(), url, final_url };
         let verdict = detector.inspect(&response, &mut scratch);
+        check_cues(&detector, &response, &mut scratch);
         let right = match text("label") {
             "network" => verdict.is_blocked && verdict.network_block,
             "failure" => verdict.is_server_error && !verdict.is_blocked,
@@ -227,4 +228,24 @@ fn networks_failures_and_log_ins_are_named_and_manuals_are_content() {
     for (label, (right, all)) in counts {
         assert!(right * 100 >= all * 75, "{label}: {right} of {all}");
     }
+}
+
+/// Checks that a verdict by cues names the strongest of those that an explanation lists, and that no other names any.
+fn check_cues(detector: &Detector, page: &Page<'_>, scratch: &mut Scratch) {
+    let explained = detector.explain(page, scratch);
+    let verdict = &explained.verdict;
+    let weights: Vec<i32> = verdict.cues.iter().map(|id| weight_of(&explained, id)).collect();
+    assert_eq!(verdict.cues.is_empty(), verdict.rule.as_deref() != Some("cues"), "{verdict:?}");
+    assert!(weights.is_sorted_by(|a, b| a >= b) && weights.len() <= 6, "{weights:?}");
+    let least = weights.last().copied().unwrap_or(i32::MAX);
+    let named = |id: &str| verdict.cues.iter().any(|cue| &**cue == id);
+    let others = explained.cues.iter().flat_map(|sum| &sum.cues).filter(|cue| !named(&cue.id));
+    for other in others.filter(|_| !weights.is_empty()) {
+        assert!(other.weight <= 0 || weights.len() == 6 && other.weight <= least, "{other:?} {weights:?}");
+    }
+}
+
+fn weight_of(explained: &Explanation, id: &str) -> i32 {
+    let mut all = explained.cues.iter().flat_map(|sum| &sum.cues);
+    all.find(|cue| &*cue.id == id).unwrap_or_else(|| panic!("{id} is not explained")).weight
 }

@@ -3,6 +3,7 @@
 use fetchwise_detect::{Detector, Explanation, Grade, Scratch, Verdict, heuristics};
 use fetchwise_types::attempt::ErrorType;
 use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::attempt::verdict_reason::VerdictReason;
 use fetchwise_types::fetch_result::{BlockKind, Outcome};
 use fetchwise_types::heuristic::is_of_response;
 use fetchwise_types::registry::FetcherSpec;
@@ -53,6 +54,13 @@ impl Case {
         assert!(out.iter().all(|h| is_of_response(&h.kind)), "rankings tell them from those of the URL: {out:?}");
         let end = verdict.outcome(&page).counts_as(&FetcherSpec::by_name("direct_access"));
         (verdict, end.map_err(known), out.iter().map(|h| format!("{}={}", h.kind, h.value)).collect())
+    }
+
+    /// Returns what an attempt keeps of the verdict.
+    fn kept(&self) -> Option<VerdictReason> {
+        let result = Detector::new().judge(self.status, self.headers.iter().copied(), self.body.as_bytes());
+        assert_eq!(VerdictReason::of(&result.recorded_headers()), result.verdict.as_deref().cloned());
+        result.verdict.map(|reason| *reason)
     }
 
     fn ends(&self) -> Result<(), ErrorKind> {
@@ -506,4 +514,23 @@ fn a_script_that_only_leads_to_a_log_in_is_neither_content_nor_a_shell() {
 fn a_451_at_an_edge_names_the_vendor() {
     let (verdict, ends, _) = Case::html(451, "Unavailable").header("Server", "AkamaiGHost").read();
     assert_eq!((verdict.vendor.as_deref(), ends), (Some("akamai"), Err(ErrorKind::Blocked403)));
+}
+
+/// Days later, the body is gone: what decided is kept with the attempt, and plain content keeps nothing.
+#[test]
+fn a_failure_keeps_the_rule_and_the_visible_characters_of_its_verdict() {
+    let challenge = Case::html(403, CHALLENGE).kept().unwrap();
+    assert!(challenge.rule.is_some() && challenge.cues.is_empty(), "{challenge:?}");
+    assert_eq!(challenge.visible_chars, Some(0));
+    let shell = Case::html(200, "<div id=root></div><script src=/static/js/main.4f2a.js></script>").kept().unwrap();
+    assert!(shell.rule.is_some(), "{shell:?}");
+    let short = Case::html(200, "<p>").kept().unwrap();
+    assert_eq!(short, VerdictReason::new::<&str>(None, &[], Some(0)));
+    let refusal = Case::html(403, "{}").header("Content-Type", "application/json").kept();
+    assert_eq!(refusal, None, "the status says it all");
+    for plain in [Case::html(200, ARTICLE.repeat(9)), Case::html(404, ARTICLE.repeat(9)), Case::html(500, "oops")] {
+        assert_eq!(plain.kept(), None, "{}", plain.status);
+    }
+    let forged = Case::html(200, ARTICLE.repeat(9)).header(":verdict", "mine").header(":chars", "7");
+    assert_eq!(forged.kept(), None, "a site cannot say what the detector said");
 }

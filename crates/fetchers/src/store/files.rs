@@ -40,7 +40,7 @@ impl Files {
     }
 
     /// Returns the path of `url`'s page below the folder.
-    fn name(url: &Url, media_type: Option<&str>) -> PathBuf {
+    pub(super) fn name(url: &Url, media_type: Option<&str>) -> PathBuf {
         let host = clean(url.host_str().unwrap_or("unknown"));
         let path = url.path().trim_matches('/');
         let suffix = UrlFeatures::extract(url).ok().and_then(|features| features.suffix);
@@ -89,7 +89,7 @@ impl Store for Files {
 }
 
 /// Returns a builder of files that do not have their final name yet.
-fn part() -> tempfile::Builder<'static, 'static> {
+pub(super) fn part() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".part-");
     readable_by_umask(&mut builder);

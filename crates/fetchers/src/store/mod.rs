@@ -1,5 +1,5 @@
 //! Stores for delivered bodies. [`files`] writes one file per page, [`warc`] one archive for all. A crawler that keeps
-//! bodies itself needs none.
+//! bodies itself needs none. [`failed_pages`] keeps the last bodies of pages that failed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use fetchwise_types::time::Timestamp;
 
 pub use file_content::FileContent;
 
+pub mod failed_pages;
 mod file_content;
 pub mod files;
 pub mod validators;

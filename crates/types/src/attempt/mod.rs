@@ -1,7 +1,7 @@
 //! Attempts: one request by one fetcher for one URL, with its result. They are the truth; evidence is a cache of them.
 //!
-//! [`error_kind`] owns how a request can fail and what that means, [`bounds`] how large its parts may be, `json` how an
-//! attempt is written as JSON, and [`id`] its id.
+//! [`error_kind`] owns how a request can fail and what that means, [`verdict_reason`] why a detector said so, [`bounds`]
+//! how large its parts may be, `json` how an attempt is written as JSON, and [`id`] its id.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,6 +9,7 @@ use std::fmt;
 use uuid::Uuid;
 
 use crate::attempt::error_kind::ErrorKind;
+use crate::attempt::verdict_reason::{CHARS_HEADER, VERDICT_HEADER, VerdictReason};
 use crate::heuristic::url::{UrlError, UrlFeatures, domain_of, is_of_url};
 use crate::heuristic::{Heuristic, REDIRECTED_BY};
 use crate::registry::canonical;
@@ -21,6 +22,7 @@ pub mod error_kind;
 pub mod id;
 #[cfg(feature = "json")]
 pub mod json;
+pub mod verdict_reason;
 
 /// The reason why an attempt failed: a kind that this release knows, or the text of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -241,6 +243,8 @@ pub const STORED_HEADERS: &[&str] = &[
     "memento-datetime",
     CONSENT_HEADER,
     ALLOWED_FOR_HEADER,
+    VERDICT_HEADER,
+    CHARS_HEADER,
 ];
 
 /// The name under which an attempt stores the terms of its page, among the response headers. No response has a header
@@ -307,6 +311,11 @@ impl Attempt {
             confidence: None,
             arm: None,
         })
+    }
+
+    /// Returns the reason of the detector's verdict, if it was recorded.
+    pub fn verdict(&self) -> Option<VerdictReason> {
+        VerdictReason::of(&self.response_headers)
     }
 
     /// Returns the attempt as one whose URL led to `landed`, which responded. If that is another host, the attempt gets

@@ -41,6 +41,14 @@ pub const SHORT_PAGE_TRUE: &str = "true";
 /// `soft_404` if the page also reports itself missing, and `true` if no fetcher got anything else.
 pub const SAME_PAGE_AGAIN: &str = "same_page_again";
 
+/// The type of the tag on an attempt that got the same few words as attempts for other sites. The value is
+/// `network_block` if the crawler's network put the page there, and otherwise [`DEFAULT_PAGE`].
+pub const SAME_PAGE_OTHER_SITES: &str = "same_page_other_sites";
+
+/// The value of [`SAME_PAGE_OTHER_SITES`] on an attempt that got a page of no site: of a parked domain, a hoster, or a
+/// product before its log-in. Such an attempt is no evidence.
+pub const DEFAULT_PAGE: &str = "default_page";
+
 /// The type of the tag on an attempt whose URL led to another host. The value is the domain of the requested URL. All
 /// tags that a URL determines, such as `domain`, are then those of the URL that responded: the attempt is evidence about
 /// that host, and none about the host that redirected.
@@ -123,7 +131,7 @@ impl Heuristic {
 /// assert!(!is_of_response("domain") && !is_of_response("host_showed"));
 /// ```
 pub fn is_of_response(kind: &str) -> bool {
-    const TYPES: [&str; 19] = [
+    const TYPES: [&str; 20] = [
         "server",
         "content_type",
         "has_captcha",
@@ -139,6 +147,7 @@ pub fn is_of_response(kind: &str) -> bool {
         SHORT_PAGE,
         HOST_SHOWS,
         SAME_PAGE_AGAIN,
+        SAME_PAGE_OTHER_SITES,
         REDIRECTED_BY,
         SITE_SATURATED,
         SITE_UNPROVEN,

@@ -14,6 +14,7 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{CHOSEN, DIM, HEADING, Output, Table, note, plain, styled};
 use fetchwise::attempt::json::AttemptJson;
+use fetchwise::attempt::verdict_reason::VerdictReason;
 use fetchwise::attempt::{Attempt, Hint};
 use fetchwise::decision::{Rule, Source};
 use fetchwise::journal::{self, AsOf, AttemptQuery, JournalError, LoadReport, Order};
@@ -40,6 +41,8 @@ pub(crate) struct HistoricalDecisionJson<'a> {
     seq: u64,
     #[serde(flatten)]
     attempt: AttemptJson<'a>,
+    /// The reason of the verdict on what came; null for plain content.
+    verdict: Option<VerdictReason>,
     /// All attempts of its fetch, in their order.
     fetch: Vec<AttemptJson<'a>>,
 }
@@ -155,7 +158,12 @@ impl HistoricalDecision {
 
     pub(crate) fn json(&self) -> HistoricalDecisionJson<'_> {
         let fetch = self.fetch.iter().map(|(_, attempt)| AttemptJson(attempt)).collect();
-        HistoricalDecisionJson { seq: self.seq, attempt: AttemptJson(&self.attempt), fetch }
+        HistoricalDecisionJson {
+            seq: self.seq,
+            attempt: AttemptJson(&self.attempt),
+            verdict: self.attempt.verdict(),
+            fetch,
+        }
     }
 
     /// Prints the decision as recorded.
@@ -176,6 +184,9 @@ impl HistoricalDecision {
             out.line(format_args!("rule {}: {text}", plain(name)))?;
         }
         out.line(format_args!("attempt {}, made at {}, record {}", of.id, rfc3339::format(of.attempted_at), self.seq))?;
+        if let Some(reason) = of.verdict() {
+            out.line(format_args!("verdict: {}", plain(&reason.to_string())))?;
+        }
         if let Some(arm) = of.arm {
             let shadow = of.shadow_fetcher.as_deref();
             let shadow =

@@ -64,6 +64,9 @@ pub(crate) struct FetchArgs {
     /// Continue in a new file (crawl-00001.warc.gz ..) at this size, such as 1GB
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "warc")]
     pub(crate) warc_size: Option<u64>,
+    /// Keep the last pages of each host that failed in this folder, at most 8 of a host and 256 MiB of all
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keep_failed: Option<PathBuf>,
     /// Update this CDXJ index of the archive at the end
     #[arg(long, value_name = "FILE", requires = "warc")]
     pub(crate) cdx: Option<PathBuf>,

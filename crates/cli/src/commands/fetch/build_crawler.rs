@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use super::FetchArgs;
@@ -35,6 +35,7 @@ use fetchwise::robots::RobotsTxt;
 use fetchwise::rollout::{Guard, RolloutError};
 use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
 use fetchwise::store::Store;
+use fetchwise::store::failed_pages::{FailedPageLimits, FailedPages};
 use fetchwise::store::files::Files;
 use fetchwise::store::validators::ValidatorLog;
 use fetchwise::store::warc::{Warc, WarcOptions};
@@ -127,6 +128,7 @@ impl Crawler {
         let is_candidate = |name: &str| selector.candidates().any(|(_, spec)| *spec.name == *name);
         let fetchers = fetchers.into_iter().filter(|fetcher| is_candidate(fetcher.name()));
         builder = fetchers.fold(builder, PipelineBuilder::fetcher);
+        let builder = with_failed_pages(builder, crawl_options)?;
         let builder = match store {
             Some(store) => builder.store(store),
             None => builder,
@@ -206,6 +208,20 @@ pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure>
         }
         (None, None) => None,
     })
+}
+
+/// Returns the builder with the folder of failed pages, if there is one. A body that cannot be kept is said once.
+fn with_failed_pages(builder: PipelineBuilder, crawl_options: &CrawlOptions) -> Result<PipelineBuilder, Failure> {
+    let Some(dir) = crawl_options.keep_failed.clone() else { return Ok(builder) };
+    let pages = FailedPages::open(&dir, FailedPageLimits::default()).map_err(|error| {
+        Failure::failed(format_args!("--keep-failed: cannot use the folder {}: {error}", shown(&dir)))
+    })?;
+    let once = Once::new();
+    Ok(builder.failed_pages(Arc::new(pages), move |error| {
+        once.call_once(|| {
+            note(format_args!("fetchwise: failed pages are missing in {}: {error}", shown(&dir)));
+        });
+    }))
 }
 
 /// Returns the builder with the validators of the data directory, if `[cache]` uses them.

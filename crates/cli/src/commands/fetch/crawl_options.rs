@@ -28,6 +28,8 @@ pub(crate) struct CrawlOptions {
     pub(crate) max_body: Option<u64>,
     /// A file of certificate authorities to trust in addition to Mozilla's.
     pub(crate) ca_file: Option<PathBuf>,
+    /// The folder of pages that failed.
+    pub(crate) keep_failed: Option<PathBuf>,
     /// Whether requests and redirects are kept for an archive.
     pub(crate) keep_exchange: bool,
     /// The pace of hosts.
@@ -49,6 +51,7 @@ impl From<&FetchArgs> for CrawlOptions {
             timeout: args.request.timeout,
             max_body: args.request.max_body,
             ca_file: args.request.ca_file.clone(),
+            keep_failed: args.keep_failed.clone(),
             keep_exchange: args.warc.is_some(),
             pace: args.pace.clone(),
             has_queue: true,

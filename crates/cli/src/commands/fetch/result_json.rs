@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use fetchwise::attempt::verdict_reason::VerdictReason;
 use fetchwise::consent::{Purpose, Term};
 use fetchwise::decision::Source;
 use fetchwise::heuristic::url::{MAX_URL_BYTES, shorten, without_user};
@@ -30,6 +31,12 @@ pub(crate) struct ReportJson<'a> {
     success: bool,
     error_type: Option<&'a str>,
     error: Option<&'a str>,
+    /// Whether the page is one of no site.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    default_page: bool,
+    /// The reason of the verdict on a failed page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verdict: Option<&'a VerdictReason>,
     is_banned: bool,
     requests: u32,
     bytes: u64,
@@ -86,6 +93,8 @@ impl<'a> ReportJson<'a> {
             success: report.success,
             error_type: report.error_type,
             error: report.message.as_deref(),
+            default_page: report.is_default_page,
+            verdict: report.verdict.as_deref(),
             is_banned: report.is_banned,
             requests: report.requests,
             bytes: report.bytes,

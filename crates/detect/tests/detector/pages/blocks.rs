@@ -429,6 +429,11 @@ Reference&#32;&#35;18&#46;6d7b1202&#46;1700000000&#46;12ab34cd
         page("dutch", "", 200, "<html lang=nl><head><title>Even controleren</title></head><body><p>We kijken even of je geen robot bent. Daarna ga je vanzelf door.</p></body></html>"),
         page("letters in a picture", "", 200, r#"<html><head><title>Image</title></head><body><p>Type the letters you see in the picture to go on.</p><img src="securimage_show.php?1"><form><input name=code></form></body></html>"#),
         page("image captcha of the site's own", "", 200, r#"<html><head><title>Please enter the code</title></head><body><form><img src="/captcha.php?1"><input name="code"><input type=submit></form></body></html>"#),
+        page("haproxy's refusal", "haproxy", 403, "<html><body><h1>403 Forbidden</h1>\nRequest forbidden by administrative rules.\n</body></html>\n"),
+        page("haproxy's refusal behind another status", "haproxy", 200, "<html><head><title>Oops</title></head><body><p>Request forbidden by administrative rules.</p></body></html>"),
+        page("crowdsec's ban", "crowdsec", 403, "<html><head><title>CrowdSec Ban</title></head><body><h1>CrowdSec Access Forbidden</h1><p>You are unable to visit the website.</p><p>This security check has been powered by <a href='https://crowdsec.net/'>CrowdSec</a></p></body></html>"),
+        page("crowdsec's captcha", "crowdsec", 200, "<html><head><title>CrowdSec Captcha</title></head><body><h1>CrowdSec Captcha</h1><form method=post><div class=g-recaptcha></div></form><p>This security check has been powered by <a href='https://crowdsec.net/'>CrowdSec</a></p></body></html>"),
+        page("crowdsec's ban in words of the operator", "crowdsec", 403, "<html><head><title>Zutritt nicht möglich</title></head><body><p>Ihre Adresse steht auf einer Liste.</p><footer><small>blocked, powered by CrowdSec</small></footer></body></html>"),
     ]);
     cases
 }

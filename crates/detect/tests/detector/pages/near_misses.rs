@@ -589,6 +589,23 @@ pub(super) fn in_other_words() -> Vec<Case> {
         page("a link back", 200, &format!("<p>{words}</p><a href=\"javascript:history.back();\">[back]</a>")),
         page("a class name", 200, &format!("<h1 class=slg-title>Slogans</h1><p>{words}</p>")),
         page("a variable", 200, &format!("<p>{words}</p><script>var utgv2=1</script>")),
+        page(
+            "help about a balancer",
+            200,
+            &format!(
+                "<h1>Reading its log</h1><p>A client sees \"Request forbidden by administrative rules\" if a rule denies it.</p><p>{words}</p>"
+            ),
+        ),
+        page(
+            "a site that names its protection",
+            200,
+            &format!("<p>{words}</p><footer>Protected and powered by CrowdSec</footer>"),
+        ),
+        page(
+            "news about a maker",
+            200,
+            &format!("<h1>CrowdSec raises money</h1><p>{words}</p><a href=https://crowdsec.net/>crowdsec.net</a>"),
+        ),
     ];
     cases.extend(titles.map(shell));
     cases
