@@ -5,7 +5,7 @@
 //!
 //! Must not know: the environment, which it never reads.
 
-use super::keys::{ANY, Key, Kind};
+use super::declare::{ANY, Key, Kind};
 use super::tree::{Node, NodeContent};
 use fetchwise_types::unknown_name::nearest;
 
@@ -102,7 +102,7 @@ pub(super) fn value(text: &str, kind: &Kind) -> toml::Value {
             toml::Value::Array(parts.map(|part| toml::Value::String(part.to_owned())).collect())
         }
         // A date needs no quotes here, and parses as one anyway.
-        Kind::Any | Kind::Number | Kind::Switch | Kind::List | Kind::Tables | Kind::Map => {
+        Kind::Any | Kind::Number | Kind::Switch | Kind::List | Kind::Table | Kind::Tables | Kind::Map => {
             match format!("value = {trimmed}").parse::<toml::Table>() {
                 Ok(mut table) => table.remove("value").unwrap_or_else(as_text),
                 Err(_) => as_text(),
@@ -116,7 +116,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::keys::keys;
+    use crate::config::keys;
 
     fn settings() -> Node {
         let text = "[[fetcher]]\nname = 'by-residential'\n[[fetcher]]\nname = 'b'\n[pace.host.'e.org']\nrate = 1.0";

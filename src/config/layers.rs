@@ -12,12 +12,12 @@ use std::path::Path;
 
 use serde_path_to_error::Segment;
 
+use super::declare::Key;
 use super::error::{ConfigError, InvalidValue};
-use super::keys::{Key, keys};
 use super::origin::{Origin, Problem};
 use super::secret::without_password;
 use super::tree::{Node, NodeContent};
-use super::{Config, built_in_changes};
+use super::{Config, built_in_changes, keys};
 use crate::config::env::{PREFIX, VariableError, resolve_variable, value};
 use fetchwise_types::unknown_name::nearest;
 

@@ -1,8 +1,9 @@
 //! Settings from a TOML file, and router tables from TOML or CSV.
 //!
-//! `sections` has the keys, `check` their valid values, `build` the conversion to the settings of each part, and
-//! `router_table` the router table. `layers` merges files and variables. It uses `tree`, which keeps the origin of each
-//! value, and `keys`, which lists all keys.
+//! A key is declared once: those of the top level here, those of the tables in `sections` and `fetcher_sources`. `declare` has what
+//! follows from a declaration, `rule` the valid values, and `check` the rules for several keys together. `build` converts
+//! the config to the settings of each part, and `router_table` has the router table. `layers` merges files and variables. It uses
+//! `tree`, which keeps the origin of each value.
 //!
 //! Invariants: all problems are reported at once, each with its line. An unknown name comes with the most similar known
 //! one.
@@ -15,12 +16,15 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use crate::router::Mode;
+use declare::{Declared, KeyList, settings};
+use rule::{Rule, SHARE, one_or_more};
+use value::list;
 
 pub use build::{FetchMethod, built_in_fetchers};
+pub use declare::{ANY, Key, KeyDefault, Kind};
 pub use env::variable_of;
 pub use error::ConfigError;
 pub use fetcher_sources::{ArchiveConfig, ArchiveFrom, DownloadConfig, SearchConfig};
-pub use keys::{ANY, Key, Kind, keys};
 pub use layers::{Layers, Resolved, Setting};
 pub use origin::{Origin, Problem, TextPosition};
 pub use router_table::{LearnedRoute, TableWarnings, learned_table, load_route_table, read_route_table};
@@ -37,13 +41,14 @@ pub use value::{CompactThreshold, CostConfig};
 mod build;
 mod built_in_changes;
 mod check;
+mod declare;
 mod env;
 mod error;
 mod fetcher_sources;
-mod keys;
 mod layers;
 mod origin;
 mod router_table;
+mod rule;
 mod secret;
 mod sections;
 mod signed_arms;
@@ -53,84 +58,94 @@ mod value;
 /// Example config file with every key, its meaning and its default, all commented out.
 pub const EXAMPLE: &str = include_str!("../../fetchwise.example.toml");
 
-/// Content of a config file. Absent keys keep their defaults.
-///
-/// ```
-/// let text = "mode = 'shadow'\n[scoring]\npage_value = 50.0";
-/// let config = fetchwise::config::Config::from_toml(text, "x.toml".as_ref()).unwrap();
-/// assert_eq!(config.scoring.page_value, Some(50.0));
-/// let error = fetchwise::config::Config::from_toml("colour = 'red'", "x.toml".as_ref()).unwrap_err();
-/// assert!(error.to_string().contains("colour"));
-/// ```
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Config {
-    /// Mode of the router.
-    #[serde(deserialize_with = "value::named")]
-    pub mode: Option<Mode>,
-    /// Share of domains that `split` assigns to learning.
-    pub split_share: Option<f64>,
-    /// Policy: `default`, `index`, `confident` or `published`.
-    #[serde(deserialize_with = "value::policy")]
-    pub policy: Option<String>,
-    /// Data directory of the log.
-    pub data_dir: Option<PathBuf>,
-    /// Router table, TOML or CSV.
-    pub router: Option<PathBuf>,
-    /// Additional detection rules, TOML.
-    pub rules: Option<PathBuf>,
-    /// Half-life of evidence in days, 7 to 365.
-    pub half_life_days: Option<f64>,
-    /// Number of keys (domains, sites, suffixes ...) in memory above which those with the fewest attempts are evicted.
-    pub max_keys: Option<usize>,
-    /// Suffixes of files, in addition to the shipped ones.
-    #[serde(deserialize_with = "value::suffixes")]
-    pub file_suffixes: Vec<String>,
-    /// Suffixes of pages that are shipped as suffixes of files.
-    #[serde(deserialize_with = "value::suffixes")]
-    pub page_suffixes: Vec<String>,
-    /// Detection of blocks.
-    pub detect: DetectConfig,
-    /// Scoring constants.
-    pub scoring: ScoringConfig,
-    /// Use of recorded importance.
-    pub importance: ImportanceConfig,
-    /// Pauses.
-    pub backoff: BackoffConfig,
-    /// Requests.
-    pub http: HttpConfig,
-    /// Signed requests.
-    pub identity: IdentityConfig,
-    /// Which requests a program signs that has found out whether it has a key. `None` for a program that signs by itself:
-    /// the fetchers of the config are the candidates as they are.
-    #[serde(skip)]
-    pub signing: Option<SigningMode>,
-    /// Request rates of hosts.
-    pub pace: PaceConfig,
-    /// Automatic fallback to the router table.
-    pub rollout: RolloutConfig,
-    /// Use of robots.txt.
-    pub robots: RobotsConfig,
-    /// Purposes of the crawl, and use of the terms of sites.
-    pub consent: ConsentConfig,
-    /// Use of pages that an earlier crawl has stored.
-    pub cache: CacheConfig,
-    /// Networks that may be reached.
-    pub network: NetworkConfig,
-    /// Fleet of nodes that learn together.
-    pub fleet: FleetConfig,
-    /// Chromium.
-    pub browser: BrowserConfig,
-    /// Attempt log.
-    pub log: LogConfig,
-    /// Fetchers. Those named here are the candidates, in this order, instead of the built-in ones.
-    #[serde(rename = "fetcher")]
-    pub fetchers: Vec<FetcherConfig>,
-    /// Priors, in addition to the built-in ones.
-    #[serde(rename = "prior")]
-    pub priors: Vec<PriorConfig>,
-    /// Whether the built-in priors are used.
-    pub built_in_priors: Option<bool>,
+settings! {
+    /// Content of a config file. Absent keys keep their defaults.
+    ///
+    /// ```
+    /// let text = "mode = 'shadow'\n[scoring]\npage_value = 50.0";
+    /// let config = fetchwise::config::Config::from_toml(text, "x.toml".as_ref()).unwrap();
+    /// assert_eq!(config.scoring.page_value, Some(50.0));
+    /// let error = fetchwise::config::Config::from_toml("colour = 'red'", "x.toml".as_ref()).unwrap_err();
+    /// assert!(error.to_string().contains("colour"));
+    /// ```
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct Config {
+        /// learning, legacy (the router table), shadow (the table; the log also gets the choice of learning) or split.
+        #[serde(deserialize_with = "value::named")]
+        pub mode: Option<Mode> = "learning";
+        /// With split: the share of domains that learning serves.
+        pub split_share: Option<f64> = 0.5, valid SHARE;
+        /// default, index, confident or published: the policy that decides.
+        #[serde(deserialize_with = "value::policy")]
+        pub policy: Option<String> = "default";
+        /// Directory of the attempt log.
+        pub data_dir: Option<PathBuf>, unset "the data directory of the system", such as "crawl-data";
+        /// The legacy router table, CSV or TOML.
+        pub router: Option<PathBuf>, unset "none", such as "routes.csv";
+        /// Detection rules in addition to the built-in ones, TOML.
+        pub rules: Option<PathBuf>, unset "none", such as "my-rules.toml";
+        /// Half-life of evidence in days: an attempt of this age has half its weight.
+        pub half_life_days: Option<f64> = 30.0, valid Rule::Range(7.0..=365.0, "7 to 365");
+        /// Domains, sites and other keys in memory. Beyond this the least attempted are evicted.
+        pub max_keys: Option<usize>, unset "no limit", such as 1_000_000, valid one_or_more::<usize>();
+        /// Additional suffixes of files, as in [".dcm"]. Files and pages of a host are learned separately.
+        #[serde(deserialize_with = "value::suffixes")]
+        pub file_suffixes: Vec<String> = list(&[]);
+        /// Suffixes of pages that the built-in list counts as files, as in [".xml"].
+        #[serde(deserialize_with = "value::suffixes")]
+        pub page_suffixes: Vec<String> = list(&[]);
+        /// Detection of blocks.
+        pub detect: DetectConfig;
+        /// Scoring constants.
+        pub scoring: ScoringConfig;
+        /// Use of recorded importance.
+        pub importance: ImportanceConfig;
+        /// Pauses.
+        pub backoff: BackoffConfig;
+        /// Requests.
+        pub http: HttpConfig;
+        /// Signed requests (Web Bot Auth). docs/guides/identity.md explains it. `fetchwise identity init` creates the key.
+        pub identity: IdentityConfig;
+        /// Which requests a program signs that has found out whether it has a key. `None` for a program that signs by itself:
+        /// the fetchers of the config are the candidates as they are.
+        #[serde(skip)]
+        pub signing: Option<SigningMode>;
+        /// Request rates of hosts.
+        pub pace: PaceConfig;
+        /// Automatic fallback to the router table. docs/guides/rollout.md explains it.
+        pub rollout: RolloutConfig;
+        /// Use of robots.txt.
+        pub robots: RobotsConfig;
+        /// What sites permit: Content-Usage, Content-Signal, X-Robots-Tag, RSL.
+        pub consent: ConsentConfig;
+        /// Pages that an earlier crawl has stored.
+        pub cache: CacheConfig;
+        /// Networks that may be reached.
+        pub network: NetworkConfig;
+        /// Nodes that learn together. docs/guides/fleet.md explains it.
+        pub fleet: FleetConfig;
+        /// Chromium.
+        pub browser: BrowserConfig;
+        /// The attempt log.
+        pub log: LogConfig;
+        /// Fetchers. Those named here are the candidates, in this order, instead of the built-in ones.
+        #[serde(rename = "fetcher")]
+        pub fetchers: Vec<FetcherConfig>, unset "the built-in ones, and those in the log";
+        /// Priors, in addition to the built-in ones.
+        #[serde(rename = "prior")]
+        pub priors: Vec<PriorConfig>, unset "the built-in ones";
+        /// Whether the built-in priors are used: .pdf, .mp4 and /cdn/ start with direct_access.
+        pub built_in_priors: Option<bool> = true;
+    }
+}
+
+/// Returns every key of a config, in the order of declaration.
+pub fn keys() -> Vec<Key> {
+    let mut list = KeyList::default();
+    Config::list(&mut list);
+    list.keys.retain(|key| key.kind != Kind::Table);
+    list.keys
 }
 
 #[cfg(test)]
@@ -139,6 +154,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    mod documents;
 
     fn error_of(text: &str) -> String {
         Config::from_toml(text, Path::new("c.toml")).unwrap_err().to_string()
@@ -369,15 +386,6 @@ mod tests {
         {
             assert!(error_of(bad).contains("line 2"), "{}", error_of(bad));
         }
-    }
-
-    #[test]
-    fn the_documented_config_is_valid() {
-        let page = include_str!("../../docs/reference/configuration.md");
-        let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-        let config = Config::from_toml(example, Path::new("configuration.md")).unwrap();
-        assert_eq!((config.fetchers.len(), config.priors.len()), (2, 1));
-        assert_eq!(config.http.max_body, Some(256 << 20));
     }
 
     #[test]
