@@ -39,7 +39,7 @@ settings! {
         /// Confidence from which on a page counts as blocked. docs/concepts/detection.md explains it.
         pub block_threshold: Option<f64> = 0.5, valid Rule::Range(0.05..=1.0, "0.05 to 1");
         /// Corrections for one host.
-        pub host: BTreeMap<String, DetectHostConfig>;
+        pub host: BTreeMap<String, DetectHostConfig> = toml::Table::new();
     }
 
     /// `[detect.host."NAME"]`
