@@ -240,7 +240,7 @@ impl Checked {
     }
 }
 
-/// Type of a setting: a table of settings, or a single value, which has no keys and no checks of its own.
+/// Type of a setting: a table of settings, or a single value, without further keys and checks.
 pub(super) trait Declared {
     const KIND: Kind;
     const IS_SECRET: bool = false;

@@ -7,6 +7,7 @@
 
 use super::declare::{ANY, Key, Kind};
 use super::tree::{Node, NodeContent};
+use super::tuning;
 use fetchwise_types::unknown_name::nearest;
 
 /// Prefix of every variable that sets a key.
@@ -51,6 +52,10 @@ pub(super) fn resolve_variable<'k>(
             && key.way.iter().zip(&steps).all(|(own, step)| own == ANY || variable_step(own) == *step)
     };
     let Some(key) = keys.iter().find(is_meant) else {
+        let way: Vec<String> = steps.iter().map(|step| step.to_ascii_lowercase()).collect();
+        if let Some(key) = tuning::same_name(keys, &way) {
+            return Err(VariableError::NoKey(Some(variable_of(&key.way))));
+        }
         let known: Vec<String> =
             keys.iter().filter(|key| !key.way.contains(&ANY.to_owned())).map(|k| variable_of(&k.way)).collect();
         return Err(VariableError::NoKey(nearest(name, known.iter().map(String::as_str)).map(str::to_owned)));

@@ -17,7 +17,7 @@ use super::error::{ConfigError, InvalidValue};
 use super::origin::{Origin, Problem};
 use super::secret::without_password;
 use super::tree::{Node, NodeContent};
-use super::{Config, built_in_changes, keys};
+use super::{Config, built_in_changes, keys, tuning};
 use crate::config::env::{PREFIX, VariableError, resolve_variable, value};
 use fetchwise_types::unknown_name::nearest;
 
@@ -264,7 +264,9 @@ fn to_problem(
     if matches!(origin, Origin::Variable(_)) && !is_key {
         message = format!("{}: {message}", way.join("."));
     }
-    let meant = suggestion(text).map(str::to_owned);
+    let meant = is_key.then(|| tuning::same_name(keys, &way)).flatten().map(Key::name);
+    let meant = meant.or_else(|| suggestion(text).map(str::to_owned));
+    let meant = meant.or_else(|| is_key.then(|| tuning::same_end(keys, &way)).flatten().map(Key::name));
     if let Some(meant) = &meant {
         message.push_str(&format!("; did you mean `{meant}`?"));
     }

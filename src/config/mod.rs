@@ -1,6 +1,6 @@
 //! Settings from a TOML file, and router tables from TOML or CSV.
 //!
-//! A key is declared once: those of the top level here, those of the tables in `sections` and `fetcher_sources`. `declare` has what
+//! A key is declared once: those of the top level here, those of the tables in `sections`, `tuning` and `fetcher_sources`. `declare` has what
 //! follows from a declaration, `rule` the valid values, and `check` the rules for several keys together. `build` converts
 //! the config to the settings of each part, and `router_table` has the router table. `layers` merges files and variables. It uses
 //! `tree`, which keeps the origin of each value.
@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use crate::router::Mode;
 use declare::{Declared, KeyList, settings};
-use rule::{Rule, SHARE, one_or_more};
+use rule::{SHARE, one_or_more};
 use value::list;
 
 pub use build::{FetchMethod, built_in_fetchers};
@@ -31,11 +31,12 @@ pub use router_table::{LearnedRoute, TableWarnings, learned_table, load_route_ta
 pub use secret::{Secret, without_password};
 pub use sections::{
     BackoffConfig, BrowserConfig, CacheConfig, ConsentConfig, DetectConfig, DetectHostConfig, DurabilityName,
-    FetcherConfig, FleetConfig, FleetScope, HttpConfig, IdentityConfig, IdentityHostConfig, ImportanceConfig,
-    ImportanceMode, LogConfig, NetworkConfig, PriorConfig, RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp,
-    SigningBrowserScope, SigningCoverage, SigningForm, SigningMode,
+    FetcherConfig, FleetConfig, FleetScope, HttpConfig, IdentityConfig, IdentityHostConfig, ImportanceMode, LogConfig,
+    NetworkConfig, PriorConfig, RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp, SigningBrowserScope,
+    SigningCoverage, SigningForm, SigningMode,
 };
 pub use sections::{PaceConfig, PaceHostConfig};
+pub use tuning::TuningConfig;
 pub use value::{CompactThreshold, CostConfig};
 
 mod build;
@@ -53,6 +54,7 @@ mod secret;
 mod sections;
 mod signed_arms;
 mod tree;
+mod tuning;
 mod value;
 
 /// Example config file with every key, its meaning and its default, all commented out.
@@ -85,8 +87,6 @@ settings! {
         pub router: Option<PathBuf>, unset "none", such as "routes.csv";
         /// Detection rules in addition to the built-in ones, TOML.
         pub rules: Option<PathBuf>, unset "none", such as "my-rules.toml";
-        /// Half-life of evidence in days: an attempt of this age has half its weight.
-        pub half_life_days: Option<f64> = 30.0, valid Rule::Range(7.0..=365.0, "7 to 365");
         /// Domains, sites and other keys in memory. Beyond this the least attempted are evicted.
         pub max_keys: Option<usize>, unset "no limit", such as 1_000_000, valid one_or_more::<usize>();
         /// Additional suffixes of files, as in [".dcm"]. Files and pages of a host are learned separately.
@@ -95,12 +95,10 @@ settings! {
         /// Suffixes of pages that the built-in list counts as files, as in [".xml"].
         #[serde(deserialize_with = "value::suffixes")]
         pub page_suffixes: Vec<String> = list(&[]);
-        /// Detection of blocks.
+        /// Detection of content.
         pub detect: DetectConfig;
-        /// Scoring constants.
+        /// Value of pages, and effort for them.
         pub scoring: ScoringConfig;
-        /// Use of recorded importance.
-        pub importance: ImportanceConfig;
         /// Pauses.
         pub backoff: BackoffConfig;
         /// Requests.
@@ -129,14 +127,14 @@ settings! {
         pub browser: BrowserConfig;
         /// The attempt log.
         pub log: LogConfig;
+        /// Constants that only experiments change. Without promises: a release may rename, change or remove them.
+        pub tuning: TuningConfig;
         /// Fetchers. Those named here are the candidates, in this order, instead of the built-in ones.
         #[serde(rename = "fetcher")]
         pub fetchers: Vec<FetcherConfig>, unset "the built-in ones, and those in the log";
         /// Priors, in addition to the built-in ones.
         #[serde(rename = "prior")]
         pub priors: Vec<PriorConfig>, unset "the built-in ones";
-        /// Whether the built-in priors are used: .pdf, .mp4 and /cdn/ start with direct_access.
-        pub built_in_priors: Option<bool> = true;
     }
 }
 
@@ -169,7 +167,10 @@ mod tests {
             ("mode = 'lerning'", "line 1: unknown mode \"lerning\"; did you mean \"learning\"?"),
             ("policy = 'confidant'", "line 1: unknown policy \"confidant\"; did you mean \"confident\"?"),
             ("[[fetcher]]\nname = 'x'\nclass = 'fast'", "line 3: unknown class \"fast\"; expected plain,"),
-            ("[importance]\nuse = 'prun'", "line 2: unknown variant `prun`, expected one of `off`, `prune`, `scale`"),
+            (
+                "[tuning]\nimportance = 'prun'",
+                "line 2: unknown variant `prun`, expected one of `off`, `prune`, `scale`",
+            ),
             ("[log]\ndurability = 'synch'", "line 2: unknown variant `synch`"),
             ("[log]\ndurability = 'synch'", "did you mean `sync`?"),
             ("\nmode = ", "c.toml, line 2: "),
@@ -188,11 +189,47 @@ mod tests {
             ),
             ("[robots]\nuse = 'obay'", "line 2: unknown use of robots.txt \"obay\"; did you mean \"obey\"?"),
             ("[identity]\nmode = 'sometimes'", "line 2: unknown variant `sometimes`, expected one of `never`"),
-            ("half_life_days = 'long'", "line 1: invalid type: string \"long\""),
+            ("tuning.half_life_days = 'long'", "line 1: invalid type: string \"long\""),
         ] {
             let error = error_of(text);
             assert!(error.contains(want), "{error}");
         }
+    }
+
+    #[test]
+    fn a_constant_in_the_table_of_its_part_is_found_in_tuning() {
+        for (text, meant) in [
+            ("half_life_days = 30", "half_life_days"),
+            ("built_in_priors = false", "built_in_priors"),
+            ("[importance]\nuse = 'prune'", "importance"),
+            ("[scoring]\nexplore_rate = 0.1", "explore_rate"),
+            ("[scoring]\nmin_attempts = 3", "min_attempts"),
+            ("[detect]\nblock_threshold = 0.6", "block_threshold"),
+            ("[backoff]\nfailed_base = '1m'", "failed_base"),
+            ("[backoff]\nhost_block_window = '1m'", "host_block_window"),
+            ("[pace]\nmin_rate = 1.0", "pace_min_rate"),
+            ("[http]\nprobe_timeout = 1", "probe_timeout"),
+            ("[browser]\nquiet = 1", "browser_quiet"),
+            ("[browser]\nmax_settle = 1", "browser_max_settle"),
+            ("[identity]\ncoverage = 'request'", "signature_coverage"),
+            ("[identity]\nform = 'auto'", "signature_form"),
+            ("[identity]\nhttp = 'never'", "sign_http"),
+            ("[rollout]\nconfidence = 0.9", "rollout_confidence"),
+            ("[rollout]\nmin_hosts = 3", "rollout_min_hosts"),
+            ("[fleet]\nmax_snapshot_bytes = 1", "fleet_max_snapshot_bytes"),
+            ("[log]\nsegment_bytes = '1MiB'", "segment_bytes"),
+        ] {
+            let error = error_of(text);
+            let want = format!("; did you mean `tuning.{meant}`?");
+            assert!(error.contains("unknown field") && error.contains(&want), "{error}");
+        }
+        let mut layers = Layers::default();
+        let variables = ["FETCHWISE_SCORING__EXPLORE_RATE", "FETCHWISE_HALF_LIFE_DAYS", "FETCHWISE_PACE__MIN_RATE"];
+        layers.variables(variables.map(|name| (name.to_owned(), "1".to_owned())), &[]);
+        let warnings = layers.resolve().unwrap().warnings;
+        let meant: Vec<_> = warnings.iter().map(|warning| warning.meant.as_deref().unwrap()).collect();
+        let want = ["EXPLORE_RATE", "HALF_LIFE_DAYS", "PACE_MIN_RATE"].map(|name| format!("FETCHWISE_TUNING__{name}"));
+        assert_eq!(meant, [&want[1], &want[2], &want[0]]);
     }
 
     #[test]
@@ -206,11 +243,14 @@ mod tests {
                 "line 1: invalid identity.host.https://x.org \"https://x.org\": expected a host, such as \"shop.example\"",
             ),
             ("[identity.host.'x.org']\nheaders_env = ''", "line 2: invalid identity.host.x.org.headers_env \"\""),
-            ("\nhalf_life_days = 3", "c.toml, line 2: invalid half_life_days 3.0: expected 7 to 365"),
-            ("half_life_days = nan", "line 1: invalid half_life_days NaN"),
-            ("[scoring]\npage_value = 1\nsuccess_discount = 1.0", "line 3: invalid scoring.success_discount 1.0"),
-            ("[importance]\nfull = 0.0", "line 2: invalid importance.full 0.0"),
-            ("[rollout]\nconfidence = 1.0", "line 2: invalid rollout.confidence 1.0: expected 0.5 to 0.9999"),
+            ("\ntuning.half_life_days = 3", "c.toml, line 2: invalid tuning.half_life_days 3.0: expected 7 to 365"),
+            ("tuning.half_life_days = nan", "line 1: invalid tuning.half_life_days NaN"),
+            ("[tuning]\nlast_ditch = 1\nsuccess_discount = 1.0", "line 3: invalid tuning.success_discount 1.0"),
+            ("[tuning]\nimportance_full = 0.0", "line 2: invalid tuning.importance_full 0.0"),
+            (
+                "[tuning]\nrollout_confidence = 1.0",
+                "line 2: invalid tuning.rollout_confidence 1.0: expected 0.5 to 0.9999",
+            ),
             ("[http]\n# none\ntimeout = 0.0", "line 3: invalid http.timeout 0ns"),
             ("[http]\nmax_body = 0", "line 2: invalid http.max_body 0"),
             ("[pace]\ninitial_rate = 0.0", "line 2: invalid pace.initial_rate 0.0"),
@@ -236,12 +276,12 @@ mod tests {
 
     #[test]
     fn all_problems_are_reported_at_once_with_line_and_column() {
-        let text = "modus = 'learning'\nsplit_share = 2\n[scoring]\n  page_valu = 1\nsuccess_discount = 'x'\n[[fetcher]]\ncost = 3\n\
+        let text = "modus = 'learning'\nsplit_share = 2\n[scoring]\n  page_valu = 1\nmax_attempts = 'x'\n[[fetcher]]\ncost = 3\n\
                     [[fetcher]]\nname = 'b'\nprior = 7\nquality = -1\n[http]\ntimeout = '1s'\ntimeout_s = 2";
         let error = Config::from_toml(text, Path::new("c.toml")).unwrap_err();
         let places: Vec<_> = error.problems().iter().map(|problem| problem.place().unwrap().1).collect();
         let places: Vec<(usize, usize)> = places.iter().map(|at| (at.line, at.column)).collect();
-        let want = [(1, 1), (2, 15), (4, 3), (5, 20), (6, 1), (10, 9), (11, 11), (14, 1)];
+        let want = [(1, 1), (2, 15), (4, 3), (5, 16), (6, 1), (10, 9), (11, 11), (14, 1)];
         assert_eq!(places, want, "{error}");
         let problems = error.problems();
         assert_eq!(problems[0].meant.as_deref(), Some("mode"));
@@ -317,12 +357,12 @@ mod tests {
 
         let mut layers = Layers::default();
         layers.variables(
-            variables(&[("FETCHWISE_SCORING__SUCCESS_DISCOUNT", "much"), ("FETCHWISE_SPLIT_SHARE", "3")]),
+            variables(&[("FETCHWISE_TUNING__SUCCESS_DISCOUNT", "much"), ("FETCHWISE_SPLIT_SHARE", "3")]),
             &[],
         );
         let error = layers.resolve().unwrap_err().to_string();
         assert!(
-            error.contains("the variable FETCHWISE_SCORING__SUCCESS_DISCOUNT: scoring.success_discount: invalid type"),
+            error.contains("the variable FETCHWISE_TUNING__SUCCESS_DISCOUNT: tuning.success_discount: invalid type"),
             "{error}"
         );
         assert!(
@@ -370,15 +410,15 @@ mod tests {
 
     #[test]
     fn times_and_sizes_are_text_with_a_unit_or_numbers() {
-        let text = "[http]\ntimeout = '1m 30s'\nprobe_timeout = 2.5\nmax_body = '1.5 MiB'\n\
-                    [log]\ninterval = 20\nsegment_bytes = 1048576\n[backoff]\nfailed_base = 7";
+        let text = "[http]\ntimeout = '1m 30s'\nmax_body = '1.5 MiB'\n\
+                    [log]\ninterval = 20\n[tuning]\nprobe_timeout = 2.5\nsegment_bytes = 1048576\nfailed_base = 7";
         let config = Config::from_toml(text, Path::new("c.toml")).unwrap();
         assert_eq!(config.http.timeout, Some(Duration::from_secs(90)));
-        assert_eq!(config.http.probe_timeout, Some(Duration::from_millis(2500)));
+        assert_eq!(config.tuning.probe_timeout, Some(Duration::from_millis(2500)));
         assert_eq!(config.http.max_body, Some(3 << 19));
         assert_eq!(config.log.interval, Some(Duration::from_millis(20)));
         assert_eq!(
-            (config.log.segment_bytes, config.backoff.failed_base),
+            (config.tuning.segment_bytes, config.tuning.failed_base),
             (Some(1 << 20), Some(Duration::from_secs(7)))
         );
         for bad in

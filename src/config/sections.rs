@@ -17,8 +17,8 @@ use url::Url;
 use super::declare::{settings, single_values};
 use super::fetcher_sources::{ArchiveConfig, DownloadConfig, SearchConfig};
 use super::rule::{
-    AMOUNT, COMPACT_THRESHOLD, DEADLINE, FLEET_RATE, ORIGIN, PAGE, PARALLEL, PRODUCT_TOKEN, RATE, Rule, SHARE,
-    VARIABLE, one_or_more,
+    AMOUNT, COMPACT_THRESHOLD, DEADLINE, ORIGIN, PAGE, PARALLEL, PRODUCT_TOKEN, RATE, Rule, SHARE, VARIABLE,
+    one_or_more,
 };
 use super::secret::Secret;
 use super::value::{self, list};
@@ -36,8 +36,6 @@ settings! {
     #[derive(Clone, Debug, Default, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct DetectConfig {
-        /// Confidence from which on a page counts as blocked. docs/concepts/detection.md explains it.
-        pub block_threshold: Option<f64> = 0.5, valid Rule::Range(0.05..=1.0, "0.05 to 1");
         /// Corrections for one host.
         pub host: BTreeMap<String, DetectHostConfig> = toml::Table::new();
     }
@@ -56,43 +54,8 @@ settings! {
     pub struct ScoringConfig {
         /// Value of a page, in plain requests.
         pub page_value: Option<f64> = 100.0, valid AMOUNT;
-        /// Cost of a blocked response in addition to its request.
-        pub blocked_cost: Option<f64> = 2.0, valid AMOUNT;
-        /// Share by which estimates of success are discounted.
-        pub success_discount: Option<f64> = 0.1, valid Rule::Range(0.0..=1.0 - f64::EPSILON, "0 to just under 1");
-        /// Confidence above which a fetcher is trusted.
-        pub min_confidence: Option<f64> = 0.6, valid SHARE;
-        /// Number of attempts from which on a fetcher can be trusted.
-        pub min_attempts: Option<f64> = 5.0, valid AMOUNT;
-        /// Share of first attempts that explore; 0 for none.
-        pub explore_rate: Option<f64> = 0.02, valid SHARE;
-        /// Rate of retrying a cheaper fetcher that failed, on a host that was idle; 0 for no more than explore_rate.
-        pub explore_stale_rate: Option<f64> = 0.03, valid AMOUNT;
-        /// Largest share of first attempts that explore.
-        pub max_explore_rate: Option<f64> = 0.2, valid SHARE;
-        /// Probability of one more try before giving up.
-        pub last_ditch: Option<f64> = 0.2, valid SHARE;
-        /// Pseudo-attempts against the plain fetcher's outcomes on a site; 0 ignores those outcomes.
-        pub plain_outcome_weight: Option<f64> = 0.5, valid AMOUNT;
-        /// Pseudo-attempts against hosts with the same vendor or framework; 0 ignores them and never gives a host up.
-        pub host_signal_weight: Option<f64> = 5.0, valid AMOUNT;
-        /// Share of first attempts that are made although no fetcher passes the host's vendor.
-        pub impassable_try_rate: Option<f64> = 0.05, valid SHARE;
         /// Attempts per URL; retries after a transient failure do not count.
         pub max_attempts: Option<u32> = 4, valid one_or_more::<u32>();
-    }
-
-    /// `[importance]`
-    #[derive(Clone, Debug, Default, Deserialize)]
-    #[serde(deny_unknown_fields, default)]
-    pub struct ImportanceConfig {
-        /// off, prune or scale: effect of the recorded results of `fetchwise importance --write` on evidence.
-        #[serde(rename = "use")]
-        pub mode: Option<ImportanceMode> = "off";
-        /// With prune: heuristics with less importance are ignored.
-        pub min: Option<f64> = 0.02, valid SHARE;
-        /// With scale: heuristics with this importance count in full, others in proportion.
-        pub full: Option<f64> = 0.2, valid Rule::Range(f64::MIN_POSITIVE..=1.0, "a number above 0, up to 1");
     }
 
     /// `[backoff]`
@@ -102,17 +65,9 @@ settings! {
         /// First pause of a link after a captcha, 403 or 429.
         #[serde(deserialize_with = "value::seconds")]
         pub blocked_base: Option<Duration> = "10m";
-        /// First pause of a link after another failure.
-        #[serde(deserialize_with = "value::seconds")]
-        pub failed_base: Option<Duration> = "5m";
         /// Longest Retry-After that is honoured.
         #[serde(deserialize_with = "value::seconds")]
         pub max_retry_after: Option<Duration> = "1day";
-        /// Number of blocked links within host_block_window that pauses their host.
-        pub host_block_threshold: Option<u32> = 3;
-        /// Time within which blocked links of a host count together.
-        #[serde(deserialize_with = "value::seconds")]
-        pub host_block_window: Option<Duration> = "10m";
         /// Whether another fetcher is tried after a block; with false, a block ends the URL at once.
         pub escalate_after_block: Option<bool> = true;
     }
@@ -124,9 +79,6 @@ settings! {
         /// Deadline of one full request, from the DNS lookup to the last byte.
         #[serde(deserialize_with = "value::seconds")]
         pub timeout: Option<Duration> = "30s", valid DEADLINE;
-        /// Deadline of one probe.
-        #[serde(deserialize_with = "value::seconds")]
-        pub probe_timeout: Option<Duration> = "3s", valid DEADLINE;
         /// Longest body, after decoding.
         #[serde(deserialize_with = "value::bytes")]
         pub max_body: Option<u64> = "256MiB", valid one_or_more::<u64>();
@@ -160,18 +112,12 @@ settings! {
             unset "fetchwise/identity in the user's configuration directory", such as "identity";
         /// Variable with the key (PEM), instead of files.
         pub key_env: Option<String>, unset "none", such as "BOT_KEY";
-        /// request or authority: what a signature covers.
-        pub coverage: Option<SigningCoverage> = "request";
-        /// auto, dictionary or string: the form of Signature-Agent.
-        pub form: Option<SigningForm> = "auto";
         /// leave or escalate: with learned, what happens on a host that blocks signed requests.
         #[serde(deserialize_with = "value::named")]
         pub after_refusal: Option<AfterRefusal> = "leave";
         /// document, site or all: the requests of a browser's pages that are signed. site: those to the page's registrable domain.
         /// With all, third parties can track the crawler by its key.
         pub browser_scope: Option<SigningBrowserScope> = "site";
-        /// never or loopback: signed plain http, for tests.
-        pub http: Option<SignedHttp> = "never";
         /// Headers that a host has issued for the crawler, such as a signature of a Shopify store.
         #[serde(rename = "host")]
         pub hosts: BTreeMap<String, IdentityHostConfig> = toml::Table::new();
@@ -196,8 +142,6 @@ settings! {
         pub initial_rate: Option<f64> = 2.0, valid RATE;
         /// Requests per second and host at most.
         pub max_rate: Option<f64> = 20.0, valid RATE;
-        /// Rate below which errors alone lower no rate; a 429, a Retry-After or a block does.
-        pub min_rate: Option<f64> = 0.2, valid RATE;
         /// Parallel requests per host at most.
         pub max_parallel: Option<u8> = 16, valid PARALLEL;
         /// minimum, initial or ignore: effect of the Crawl-delay in robots.txt.
@@ -233,14 +177,6 @@ settings! {
         /// success, cost, requests or bans: what to compare.
         #[serde(deserialize_with = "value::named")]
         pub metric: Option<Metric> = "success";
-        /// Probability of no false alarm within a stage, over any number of interim looks.
-        pub confidence: Option<f64> = 0.95, valid Rule::Range(0.5..=0.9999, "0.5 to 0.9999");
-        /// Tolerated difference: for success and bans as a share, for cost and requests in proportion (there 0.1).
-        pub margin: Option<f64> = 0.02, valid SHARE;
-        /// Pages that each arm has served before the first interim look.
-        pub min_pages: Option<u64> = 100, valid one_or_more::<u64>();
-        /// Hosts of these pages, for each arm.
-        pub min_hosts: Option<u64> = 10, valid one_or_more::<u64>();
         /// Time out of service after which learning gets another chance, then after twice as long.
         #[serde(deserialize_with = "value::seconds")]
         pub retry_after: Option<Duration>, unset "never", such as "30days";
@@ -327,13 +263,6 @@ settings! {
         /// Retention of messages in newly created streams, 10min to 90days.
         #[serde(deserialize_with = "value::seconds")]
         pub max_age: Option<Duration> = "7days";
-        /// Remote attempts per second that are accepted from one node in the long run. The rest waits.
-        pub max_attempts_per_second: Option<f64> = 2000, valid FLEET_RATE;
-        /// New keys per second that are accepted from one node. The rest waits.
-        pub max_new_keys_per_second: Option<f64> = 200, valid FLEET_RATE;
-        /// Evidence of single nodes in the snapshots of peers/.
-        #[serde(deserialize_with = "value::bytes")]
-        pub max_snapshot_bytes: Option<u64> = "8GiB";
     }
 
     /// `[browser]`
@@ -346,13 +275,6 @@ settings! {
         pub path: Option<PathBuf>, unset "the first one on the PATH", such as "/usr/bin/chromium";
         /// Open pages at a time.
         pub tabs: Option<usize> = 4, valid one_or_more::<usize>();
-        /// Time without a request after which a loaded page is read, once its scripts no longer change it and it has something to
-        /// read.
-        #[serde(deserialize_with = "value::seconds")]
-        pub quiet: Option<Duration> = "500ms", valid DEADLINE;
-        /// Time after which a loaded page that keeps changing, or has nothing to read yet, is read as it is.
-        #[serde(deserialize_with = "value::seconds")]
-        pub max_settle: Option<Duration> = "10s", valid DEADLINE;
     }
 
     /// `[log]`
@@ -364,12 +286,9 @@ settings! {
         /// Time between two syncs; a bare number is in milliseconds.
         #[serde(deserialize_with = "value::milliseconds")]
         pub interval: Option<Duration> = "100ms";
-        /// Size at which a segment is full. It holds many attempts, so that the directory holds few files.
-        #[serde(deserialize_with = "value::bytes")]
-        pub segment_bytes: Option<u64> = "64MiB", valid Rule::Range(64 << 10..=u64::MAX, "\"64KiB\" or more");
         /// Days after which a compaction drops raw attempts; their evidence stays.
         pub retain_days: Option<u32> = 90, valid Rule::Range(0..=36_500, "0 to 36500");
-        /// Share of older attempts from which on a crawl compacts in the background; "never" turns it off.
+        /// Older attempts, as a share of the log, from which on a crawl compacts in the background; "never" turns it off.
         #[serde(deserialize_with = "value::compact_threshold")]
         pub compact_threshold: Option<value::CompactThreshold> = 0.25, valid COMPACT_THRESHOLD;
         /// Disk space of the log. Beyond it the log drops its oldest raw attempts, of any age, but never evidence.

@@ -15,7 +15,7 @@ const HOST: &str = "example.org";
 /// Longest line of a comment.
 const WIDTH: usize = 128;
 /// Column of the comments that stand behind a setting of the reference page.
-const COLUMN: usize = 27;
+const COLUMN: usize = 26;
 
 /// Table of settings: its name in the file, its meaning and its keys.
 struct Section {
@@ -61,8 +61,9 @@ impl Key {
         if !self.expected.is_empty() {
             write!(text, " Valid: {}.", self.expected).unwrap();
         }
-        if let Some(KeyDefault::Words { words, .. }) = &self.default {
-            write!(text, " Unless set: {words}.").unwrap();
+        match &self.default {
+            Some(KeyDefault::Words { words, .. }) if *words != "none" => write!(text, " Unless set: {words}.").unwrap(),
+            _ => {}
         }
         text
     }
@@ -94,16 +95,19 @@ fn as_example() -> String {
     text
 }
 
-/// Returns the settings as the reference page has them.
+/// Returns the settings as the reference page has them, with a long comment above its setting.
 fn as_reference() -> String {
-    let line = |setting: String, about: &str| format!("{setting:<COLUMN$}# {about}\n").replace("#  ", "# ");
+    let line = |setting: String, about: &str| match format!("{setting:<COLUMN$} # {about}\n") {
+        line if line.len() <= WIDTH => line,
+        _ => format!("{}{setting}\n", comment(about)),
+    };
     let mut text = String::new();
     for Section { name, about, keys } in sections() {
         if !name.is_empty() {
-            text += &format!("\n{}", line(format!("[{name}] "), about));
+            text += &format!("\n{}", line(format!("[{name}]"), about));
         }
         for key in &keys {
-            text += &line(format!("{} = {} ", key.name(), key.shown()), &key.description());
+            text += &line(format!("{} = {}", key.name(), key.shown()), &key.description());
         }
     }
     text
@@ -196,7 +200,7 @@ fn the_declared_defaults_are_those_of_the_parts() {
     // The margin that is declared is that of the default metric.
     let guard = |config: &Config| crate::ab_test::GuardSettings { margin: None, ..config.guard() };
     assert_eq!(debug(&guard(&declared)), debug(&guard(&unset)));
-    assert_eq!(declared.rollout.margin, declared.rollout.metric.map(|metric| metric.margin()));
+    assert_eq!(declared.tuning.rollout_margin, declared.rollout.metric.map(|metric| metric.margin()));
 }
 
 #[test]
