@@ -53,7 +53,7 @@ pub(super) fn resolve_variable<'k>(
     };
     let Some(key) = keys.iter().find(is_meant) else {
         let way: Vec<String> = steps.iter().map(|step| step.to_ascii_lowercase()).collect();
-        if let Some(key) = tuning::same_name(keys, &way) {
+        if let Some(key) = tuning::meant(keys, &way) {
             return Err(VariableError::NoKey(Some(variable_of(&key.way))));
         }
         let known: Vec<String> =

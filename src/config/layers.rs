@@ -264,9 +264,8 @@ fn to_problem(
     if matches!(origin, Origin::Variable(_)) && !is_key {
         message = format!("{}: {message}", way.join("."));
     }
-    let meant = is_key.then(|| tuning::same_name(keys, &way)).flatten().map(Key::name);
-    let meant = meant.or_else(|| suggestion(text).map(str::to_owned));
-    let meant = meant.or_else(|| is_key.then(|| tuning::same_end(keys, &way)).flatten().map(Key::name));
+    let moved = is_key.then(|| tuning::meant(keys, &way)).flatten().map(Key::name);
+    let meant = moved.or_else(|| suggestion(text).map(str::to_owned));
     if let Some(meant) = &meant {
         message.push_str(&format!("; did you mean `{meant}`?"));
     }

@@ -224,12 +224,17 @@ mod tests {
             assert!(error.contains("unknown field") && error.contains(&want), "{error}");
         }
         let mut layers = Layers::default();
-        let variables = ["FETCHWISE_SCORING__EXPLORE_RATE", "FETCHWISE_HALF_LIFE_DAYS", "FETCHWISE_PACE__MIN_RATE"];
-        layers.variables(variables.map(|name| (name.to_owned(), "1".to_owned())), &[]);
+        let variables = [
+            ("HALF_LIFE_DAYS", "HALF_LIFE_DAYS"),
+            ("IDENTITY__HTTP", "SIGN_HTTP"),
+            ("IMPORTANCE__USE", "IMPORTANCE"),
+            ("PACE__MIN_RATE", "PACE_MIN_RATE"),
+            ("SCORING__EXPLORE_RATE", "EXPLORE_RATE"),
+        ];
+        layers.variables(variables.map(|(old, _)| (format!("FETCHWISE_{old}"), "1".to_owned())), &[]);
         let warnings = layers.resolve().unwrap().warnings;
-        let meant: Vec<_> = warnings.iter().map(|warning| warning.meant.as_deref().unwrap()).collect();
-        let want = ["EXPLORE_RATE", "HALF_LIFE_DAYS", "PACE_MIN_RATE"].map(|name| format!("FETCHWISE_TUNING__{name}"));
-        assert_eq!(meant, [&want[1], &want[2], &want[0]]);
+        let meant: Vec<_> = warnings.iter().map(|warning| warning.meant.clone().unwrap()).collect();
+        assert_eq!(meant, variables.map(|(_, new)| format!("FETCHWISE_TUNING__{new}")));
     }
 
     #[test]

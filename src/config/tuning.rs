@@ -104,17 +104,18 @@ settings! {
     }
 }
 
-/// Returns the key of `[tuning]` that the unknown key at `way` stands for: one of the same name, or of that name after the name
-/// of its table.
-pub(super) fn same_name<'k>(keys: &'k [Key], way: &[String]) -> Option<&'k Key> {
+/// Returns the key of `[tuning]` that the unknown key at `way` stands for: one of the same name, one of that name after the name of
+/// its table, or the only one that ends in it. A table of which one key is left has the name of that key.
+pub(super) fn meant<'k>(keys: &'k [Key], way: &[String]) -> Option<&'k Key> {
     let [table @ .., name] = way else { return None };
-    let long = table.last().map(|table| format!("{table}_{name}"));
-    keys_of_table(keys).find(|(_, own)| own == name || Some(*own) == long.as_deref()).map(|(key, _)| key)
+    let named = |name: &str| keys_of_table(keys).find(|(_, own)| *own == name).map(|(key, _)| key);
+    let Some(table) = table.last() else { return named(name) };
+    named(name).or_else(|| named(&format!("{table}_{name}"))).or_else(|| only_end(keys, name)).or_else(|| named(table))
 }
 
-/// Returns the only key of `[tuning]` whose name ends in that of the unknown key at `way`.
-pub(super) fn same_end<'k>(keys: &'k [Key], way: &[String]) -> Option<&'k Key> {
-    let end = format!("_{}", way.last()?);
+/// Returns the only key of `[tuning]` whose name ends in `name`.
+fn only_end<'k>(keys: &'k [Key], name: &str) -> Option<&'k Key> {
+    let end = format!("_{name}");
     let mut alike = keys_of_table(keys).filter(|(_, own)| own.ends_with(&end));
     match (alike.next(), alike.next()) {
         (Some((key, _)), None) => Some(key),

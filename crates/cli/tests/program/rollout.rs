@@ -140,7 +140,7 @@ fn a_better_learning_arm_stays_and_the_figures_add_up() {
 #[test]
 fn a_disabled_guard_keeps_a_worse_arm_in_service() {
     let place = TestDir::new();
-    let origin = site(&place, "direct_access", &format!("{WORSE}fall_back = false\n"));
+    let origin = site(&place, "direct_access", &format!("{WORSE}[rollout]\nfall_back = false\n"));
     let ran = place.run(&fetch(&pages(&place, &origin, "off", 4)));
     assert!(!ran.stderr.contains("FELL BACK"), "{}", ran.stderr);
     assert!(rollout(&place, &[])["fallen_back"].is_null());
