@@ -1,5 +1,5 @@
-//! Validation of a config: the rules of its declarations, and those that need more than one value: names of hosts, keys of a
-//! fetcher that exclude each other, duplicate fetchers and their number.
+//! Validation of a config: the rules of its declarations, and those that need more than one value: names of hosts, keys
+//! of a fetcher that exclude each other, duplicate fetchers and their number.
 //!
 //! Must not know: the valid values of a single key, which its declaration has.
 

@@ -1,7 +1,7 @@
 //! Declaration of settings: each key once, with its type, its default, its valid values and its meaning.
 //!
-//! Owns: [`settings!`], and what follows from a declaration: the struct with its fields, the list of keys and the check of
-//! values. Tests compare the example file and the reference page with the list.
+//! Owns: [`settings!`], and what follows from a declaration: the struct with its fields, the list of keys and the check
+//! of values. Tests compare the example file and the reference page with the list.
 //!
 //! Invariants: a declared key is known to variables, to `config show` and to the documents.
 //!

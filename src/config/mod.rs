@@ -1,9 +1,9 @@
 //! Settings from a TOML file, and router tables from TOML or CSV.
 //!
-//! A key is declared once: those of the top level here, those of the tables in `sections`, `tuning` and `fetcher_sources`. `declare` has what
-//! follows from a declaration, `rule` the valid values, and `check` the rules for several keys together. `build` converts
-//! the config to the settings of each part, and `router_table` has the router table. `layers` merges files and variables. It uses
-//! `tree`, which keeps the origin of each value.
+//! A key is declared once: those of the top level here, those of the tables in `sections`, `tuning` and
+//! `fetcher_sources`. `declare` has what follows from a declaration, `rule` the valid values, and `check` the rules for
+//! several keys together. `build` converts the config to the settings of each part, and `router_table` has the router
+//! table. `layers` merges files and variables. It uses `tree`, which keeps the origin of each value.
 //!
 //! Invariants: all problems are reported at once, each with its line. An unknown name comes with the most similar known
 //! one.
@@ -103,10 +103,11 @@ settings! {
         pub backoff: BackoffConfig;
         /// Requests.
         pub http: HttpConfig;
-        /// Signed requests (Web Bot Auth). docs/guides/identity.md explains it. `fetchwise identity init` creates the key.
+        /// Signed requests (Web Bot Auth). docs/guides/identity.md explains it. `fetchwise identity init` creates the
+        /// key.
         pub identity: IdentityConfig;
-        /// Which requests a program signs that has found out whether it has a key. `None` for a program that signs by itself:
-        /// the fetchers of the config are the candidates as they are.
+        /// Which requests a program signs that has found out whether it has a key. `None` for a program that signs by
+        /// itself: the fetchers of the config are the candidates as they are.
         #[serde(skip)]
         pub signing: Option<SigningMode>;
         /// Request rates of hosts.

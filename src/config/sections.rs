@@ -1,7 +1,8 @@
 //! Tables of a config file: each key with its type, default, valid values and meaning.
 //!
-//! Owns: the declarations. What follows from them is in `declare`, and the top level is [`Config`](super::Config). An absent key
-//! is `None`, so that each part uses its own default; tests compare those with the defaults that are declared.
+//! Owns: the declarations. What follows from them is in `declare`, and the top level is [`Config`](super::Config). An
+//! absent key is `None`, so that each part uses its own default; tests compare those with the defaults that are
+//! declared.
 //!
 //! Invariants: a default needs no other key. Rules for several keys together are in `check`.
 //!
@@ -115,8 +116,8 @@ settings! {
         /// leave or escalate: with learned, what happens on a host that blocks signed requests.
         #[serde(deserialize_with = "value::named")]
         pub after_refusal: Option<AfterRefusal> = "leave";
-        /// document, site or all: the requests of a browser's pages that are signed. site: those to the page's registrable domain.
-        /// With all, third parties can track the crawler by its key.
+        /// document, site or all: the requests of a browser's pages that are signed. site: those to the page's
+        /// registrable domain. With all, third parties can track the crawler by its key.
         pub browser_scope: Option<SigningBrowserScope> = "site";
         /// Headers that a host has issued for the crawler, such as a signature of a Shopify store.
         #[serde(rename = "host")]
@@ -198,9 +199,9 @@ settings! {
     #[derive(Clone, Debug, Default, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct ConsentConfig {
-        /// Purposes of the crawl: search, train-ai, ai-input, archive. Without any, terms are recorded and no page is skipped.
-        /// With some, a page that is reserved against all of them ends as `reserved`, and robots.txt is read for its terms
-        /// whatever robots.use says.
+        /// Purposes of the crawl: search, train-ai, ai-input, archive. Without any, terms are recorded and no page is
+        /// skipped. With some, a page that is reserved against all of them ends as `reserved`, and robots.txt is read
+        /// for its terms whatever robots.use says.
         #[serde(deserialize_with = "value::named_list")]
         pub purposes: Option<Vec<Purpose>> = list(&[]);
         /// Vocabularies whose terms decide. Those of others are recorded only.
@@ -209,7 +210,8 @@ settings! {
         /// skip: a reserved page is not requested, or not kept. mark: it comes, and its result says so.
         #[serde(deserialize_with = "value::named")]
         pub on_reserved: Option<OnReserved> = "skip";
-        /// Licences in RSL. record: their addresses are recorded. read: files that robots.txt names are read as well, once a day.
+        /// Licences in RSL. record: their addresses are recorded. read: files that robots.txt names are read as well,
+        /// once a day.
         #[serde(deserialize_with = "value::named")]
         pub licenses: Option<LicenseUse> = "record";
     }
@@ -218,8 +220,8 @@ settings! {
     #[derive(Clone, Debug, Default, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct CacheConfig {
-        /// off, revalidate (an unchanged page costs a request and no body) or fresh (as well, and a page within its max-age is
-        /// not requested).
+        /// off, revalidate (an unchanged page costs a request and no body) or fresh (as well, and a page within its
+        /// max-age is not requested).
         #[serde(rename = "use", deserialize_with = "value::named")]
         pub mode: Option<CacheUse> = "off";
     }
@@ -238,15 +240,16 @@ settings! {
     #[derive(Clone, Debug, Default, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct FleetConfig {
-        /// Brokers, as in ["tls://nats1:4222", "tls://nats2:4222"]. No fleet without one. --fleet and FETCHWISE_FLEET override this
-        /// key.
+        /// Brokers, as in ["tls://nats1:4222", "tls://nats2:4222"]. No fleet without one. --fleet and FETCHWISE_FLEET
+        /// override this key.
         pub url: Vec<String> = list(&[]);
         /// Name of the group of nodes that share what they learn.
         pub pool: Option<String> = "default";
         /// Name for the addresses that requests leave from. Nodes of one group share pauses.
         pub egress_group: Option<String> = "";
-        /// What the node reads from others: all, or own. Use own in a pool of more than a hundred nodes: each site then has its own
-        /// node, and the others send only evidence that is tied to no site. The same for all nodes of a pool.
+        /// What the node reads from others: all, or own. Use own in a pool of more than a hundred nodes: each site then
+        /// has its own node, and the others send only evidence that is tied to no site. The same for all nodes of a
+        /// pool.
         pub scope: Option<FleetScope> = "all";
         /// A .creds file, or a file with the seed of an NKey.
         pub credentials: Option<PathBuf>, unset "none", such as "node.creds";
@@ -288,7 +291,8 @@ settings! {
         pub interval: Option<Duration> = "100ms";
         /// Days after which a compaction drops raw attempts; their evidence stays.
         pub retain_days: Option<u32> = 90, valid Rule::Range(0..=36_500, "0 to 36500");
-        /// Older attempts, as a share of the log, from which on a crawl compacts in the background; "never" turns it off.
+        /// Older attempts, as a share of the log, from which on a crawl compacts in the background; "never" turns it
+        /// off.
         #[serde(deserialize_with = "value::compact_threshold")]
         pub compact_threshold: Option<value::CompactThreshold> = 0.25, valid COMPACT_THRESHOLD;
         /// Disk space of the log. Beyond it the log drops its oldest raw attempts, of any age, but never evidence.
@@ -361,9 +365,9 @@ settings! {
 
 single_values! {
     Any: value::CompactThreshold, value::CostConfig;
-    Text: AfterRefusal, CacheUse, Class, CrawlDelay, DurabilityName, FleetScope, ImportanceMode, LicenseUse, Metric, Mode,
-        OnReserved, PaceMode, Purpose, RobotsUse, SignedHttp, SigningBrowserScope, SigningCoverage, SigningForm, SigningMode,
-        Vocabulary;
+    Text: AfterRefusal, CacheUse, Class, CrawlDelay, DurabilityName, FleetScope, ImportanceMode, LicenseUse, Metric,
+        Mode, OnReserved, PaceMode, Purpose, RobotsUse, SignedHttp, SigningBrowserScope, SigningCoverage, SigningForm,
+        SigningMode, Vocabulary;
 }
 
 /// Effect of recorded importance on evidence.

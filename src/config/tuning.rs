@@ -70,8 +70,8 @@ settings! {
         /// Deadline of one probe.
         #[serde(deserialize_with = "value::seconds")]
         pub probe_timeout: Option<Duration> = "3s", valid DEADLINE;
-        /// Time without a request after which a loaded page is read, once its scripts no longer change it and it has something to
-        /// read.
+        /// Time without a request after which a loaded page is read, once its scripts no longer change it and it has
+        /// something to read.
         #[serde(deserialize_with = "value::seconds")]
         pub browser_quiet: Option<Duration> = "500ms", valid DEADLINE;
         /// Time after which a loaded page that keeps changing, or has nothing to read yet, is read as it is.
@@ -85,7 +85,8 @@ settings! {
         pub sign_http: Option<SignedHttp> = "never";
         /// Probability of no false alarm within a stage of a rollout, over any number of interim looks.
         pub rollout_confidence: Option<f64> = 0.95, valid Rule::Range(0.5..=0.9999, "0.5 to 0.9999");
-        /// Tolerated difference between the arms of a rollout: for success and bans as a share, for cost and requests in proportion (there 0.1).
+        /// Tolerated difference between the arms of a rollout: for success and bans as a share, for cost and requests
+        /// in proportion (there 0.1).
         pub rollout_margin: Option<f64> = 0.02, valid SHARE;
         /// Pages that each arm of a rollout has served before the first interim look.
         pub rollout_min_pages: Option<u64> = 100, valid one_or_more::<u64>();
@@ -104,8 +105,8 @@ settings! {
     }
 }
 
-/// Returns the key of `[tuning]` that the unknown key at `way` stands for: one of the same name, one of that name after the name of
-/// its table, or the only one that ends in it. A table of which one key is left has the name of that key.
+/// Returns the key of `[tuning]` that the unknown key at `way` stands for: one of the same name, one of that name after
+/// the name of its table, or the only one that ends in it. A table of which one key is left has the name of that key.
 pub(super) fn meant<'k>(keys: &'k [Key], way: &[String]) -> Option<&'k Key> {
     let [table @ .., name] = way else { return None };
     let named = |name: &str| keys_of_table(keys).find(|(_, own)| *own == name).map(|(key, _)| key);

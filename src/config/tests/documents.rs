@@ -1,7 +1,7 @@
 //! The example file and the reference page, compared with what is declared. `FETCHWISE_BLESS=1` writes what differs.
 //!
-//! Owns: the form of a setting in both. Lists of fetchers and priors, and all that stands around the settings, are written by
-//! hand.
+//! Owns: the form of a setting in both. Lists of fetchers and priors, and all that stands around the settings, are
+//! written by hand.
 
 use std::fmt::Write;
 use std::fs;
