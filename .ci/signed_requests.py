@@ -181,7 +181,7 @@ def main(program: str, folder: pathlib.Path) -> None:
     section = json.loads(run(program, folder, *init))["config"]
     random.seed(29)
     for form in ("dictionary", "string"):
-        (folder / "c.toml").write_text(f"{base}{section}form = '{form}'\n")
+        (folder / "c.toml").write_text(f"tuning.signature_form = '{form}'\n{base}{section}")
         run(program, folder, "identity", "directory", "--out", "site", "--config", "c.toml")
         published = json.loads((folder / "site/.well-known/http-message-signatures-directory").read_text())["keys"]
         keys = keys_of({jwk["kid"]: jwk["x"] for jwk in published})

@@ -21,9 +21,9 @@ use fetchwise_types::heuristic::platform::VideoPlatform;
 use fetchwise_types::heuristic::url::domain_of;
 use fetchwise_types::registry::{BUILT_IN, Class, FetcherSpec, PROBE_FETCHER, canonical};
 
-/// Default of `importance.min`.
+/// Default of `importance_min`.
 const MIN_IMPORTANCE: f64 = 0.02;
-/// Default of `importance.full`.
+/// Default of `importance_full`.
 const IMPORTANCE_FULL: f64 = 0.2;
 
 impl Config {
@@ -33,7 +33,7 @@ impl Config {
         let mut builder = SelectorBuilder::default()
             .settings(self.settings())
             .backoff(self.backoff())
-            .half_life_days(self.half_life_days.unwrap_or(DEFAULT_HALF_LIFE_DAYS))
+            .half_life_days(self.tuning.half_life_days.unwrap_or(DEFAULT_HALF_LIFE_DAYS))
             .max_keys(self.max_keys)
             .file_suffixes(self.suffixes())
             .extractor(VideoPlatform)
@@ -46,7 +46,7 @@ impl Config {
         // With `always` no unsigned fetcher hides, so a host that refuses the signed ones is left.
         let after_refusal = self.identity.after_refusal.filter(|_| self.signing != Some(SigningMode::Always));
         builder = builder.after_refusal(after_refusal.unwrap_or_default());
-        if self.built_in_priors == Some(false) {
+        if self.tuning.built_in_priors == Some(false) {
             builder = builder.no_priors();
         }
         for prior in &self.priors {
@@ -70,9 +70,9 @@ impl Config {
 
     /// Returns the scoring constants.
     pub fn settings(&self) -> Settings {
-        let (set, base) = (&self.scoring, Settings::default());
+        let (set, base) = (&self.tuning, Settings::default());
         Settings {
-            page_value: set.page_value.unwrap_or(base.page_value),
+            page_value: self.scoring.page_value.unwrap_or(base.page_value),
             blocked_cost: set.blocked_cost.unwrap_or(base.blocked_cost),
             success_discount: set.success_discount.unwrap_or(base.success_discount),
             min_confidence: set.min_confidence.unwrap_or(base.min_confidence),
@@ -85,11 +85,11 @@ impl Config {
             plain_outcome_weight: set.plain_outcome_weight.unwrap_or(base.plain_outcome_weight),
             host_signal_weight: set.host_signal_weight.unwrap_or(base.host_signal_weight),
             impassable_try_rate: set.impassable_try_rate.unwrap_or(base.impassable_try_rate),
-            max_attempts: set.max_attempts.unwrap_or(base.max_attempts),
-            importance: match self.importance.mode.unwrap_or_default() {
+            max_attempts: self.scoring.max_attempts.unwrap_or(base.max_attempts),
+            importance: match set.importance.unwrap_or_default() {
                 ImportanceMode::Off => ImportanceUse::Off,
-                ImportanceMode::Prune => ImportanceUse::Prune { min: self.importance.min.unwrap_or(MIN_IMPORTANCE) },
-                ImportanceMode::Scale => ImportanceUse::Scale { full: self.importance.full.unwrap_or(IMPORTANCE_FULL) },
+                ImportanceMode::Prune => ImportanceUse::Prune { min: set.importance_min.unwrap_or(MIN_IMPORTANCE) },
+                ImportanceMode::Scale => ImportanceUse::Scale { full: set.importance_full.unwrap_or(IMPORTANCE_FULL) },
             },
             ..base
         }
@@ -107,7 +107,7 @@ impl Config {
             mode: set.mode.unwrap_or(base.mode),
             initial_rate: set.initial_rate.unwrap_or(base.initial_rate),
             max_rate: set.max_rate.unwrap_or(base.max_rate),
-            min_rate: set.min_rate.unwrap_or(base.min_rate),
+            min_rate: self.tuning.pace_min_rate.unwrap_or(base.min_rate),
             max_parallel: set.max_parallel.unwrap_or(base.max_parallel),
             crawl_delay: set.crawl_delay.unwrap_or(base.crawl_delay),
             max_crawl_delay_s: seconds(set.max_crawl_delay, base.max_crawl_delay_s),
@@ -119,27 +119,27 @@ impl Config {
 
     /// Returns the settings of the automatic fallback to the router table.
     pub fn guard(&self) -> GuardSettings {
-        let set = &self.rollout;
+        let (set, tuning) = (&self.rollout, &self.tuning);
         let mut guard = GuardSettings::default();
         guard.is_on = set.fall_back.unwrap_or(guard.is_on);
         guard.metric = set.metric.unwrap_or(guard.metric);
-        guard.confidence = set.confidence.unwrap_or(guard.confidence);
-        guard.margin = set.margin;
-        guard.visits_min = set.min_pages.unwrap_or(guard.visits_min);
-        guard.hosts_min = set.min_hosts.unwrap_or(guard.hosts_min);
+        guard.confidence = tuning.rollout_confidence.unwrap_or(guard.confidence);
+        guard.margin = tuning.rollout_margin;
+        guard.visits_min = tuning.rollout_min_pages.unwrap_or(guard.visits_min);
+        guard.hosts_min = tuning.rollout_min_hosts.unwrap_or(guard.hosts_min);
         guard.retry_after = set.retry_after;
         guard
     }
 
     /// Returns the backoff settings.
     pub fn backoff(&self) -> BackoffSettings {
-        let (set, base) = (&self.backoff, BackoffSettings::default());
+        let (set, tuning, base) = (&self.backoff, &self.tuning, BackoffSettings::default());
         BackoffSettings {
             blocked_base: set.blocked_base.unwrap_or(base.blocked_base),
-            failed_base: set.failed_base.unwrap_or(base.failed_base),
+            failed_base: tuning.failed_base.unwrap_or(base.failed_base),
             max_retry_after: set.max_retry_after.unwrap_or(base.max_retry_after),
-            host_block_threshold: set.host_block_threshold.unwrap_or(base.host_block_threshold),
-            host_block_window: set.host_block_window.unwrap_or(base.host_block_window),
+            host_block_threshold: tuning.host_block_threshold.unwrap_or(base.host_block_threshold),
+            host_block_window: tuning.host_block_window.unwrap_or(base.host_block_window),
             ..base
         }
     }

@@ -5,8 +5,9 @@
 //!
 //! Must not know: the environment, which it never reads.
 
-use super::keys::{ANY, Key, Kind};
+use super::declare::{ANY, Key, Kind};
 use super::tree::{Node, NodeContent};
+use super::tuning;
 use fetchwise_types::unknown_name::nearest;
 
 /// Prefix of every variable that sets a key.
@@ -51,6 +52,10 @@ pub(super) fn resolve_variable<'k>(
             && key.way.iter().zip(&steps).all(|(own, step)| own == ANY || variable_step(own) == *step)
     };
     let Some(key) = keys.iter().find(is_meant) else {
+        let way: Vec<String> = steps.iter().map(|step| step.to_ascii_lowercase()).collect();
+        if let Some(key) = tuning::meant(keys, &way) {
+            return Err(VariableError::NoKey(Some(variable_of(&key.way))));
+        }
         let known: Vec<String> =
             keys.iter().filter(|key| !key.way.contains(&ANY.to_owned())).map(|k| variable_of(&k.way)).collect();
         return Err(VariableError::NoKey(nearest(name, known.iter().map(String::as_str)).map(str::to_owned)));
@@ -102,7 +107,7 @@ pub(super) fn value(text: &str, kind: &Kind) -> toml::Value {
             toml::Value::Array(parts.map(|part| toml::Value::String(part.to_owned())).collect())
         }
         // A date needs no quotes here, and parses as one anyway.
-        Kind::Any | Kind::Number | Kind::Switch | Kind::List | Kind::Tables | Kind::Map => {
+        Kind::Any | Kind::Number | Kind::Switch | Kind::List | Kind::Table | Kind::Tables | Kind::Map => {
             match format!("value = {trimmed}").parse::<toml::Table>() {
                 Ok(mut table) => table.remove("value").unwrap_or_else(as_text),
                 Err(_) => as_text(),
@@ -116,7 +121,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::keys::keys;
+    use crate::config::keys;
 
     fn settings() -> Node {
         let text = "[[fetcher]]\nname = 'by-residential'\n[[fetcher]]\nname = 'b'\n[pace.host.'e.org']\nrate = 1.0";

@@ -12,12 +12,12 @@ use std::path::Path;
 
 use serde_path_to_error::Segment;
 
+use super::declare::Key;
 use super::error::{ConfigError, InvalidValue};
-use super::keys::{Key, keys};
 use super::origin::{Origin, Problem};
 use super::secret::without_password;
 use super::tree::{Node, NodeContent};
-use super::{Config, built_in_changes};
+use super::{Config, built_in_changes, keys, tuning};
 use crate::config::env::{PREFIX, VariableError, resolve_variable, value};
 use fetchwise_types::unknown_name::nearest;
 
@@ -264,7 +264,8 @@ fn to_problem(
     if matches!(origin, Origin::Variable(_)) && !is_key {
         message = format!("{}: {message}", way.join("."));
     }
-    let meant = suggestion(text).map(str::to_owned);
+    let moved = is_key.then(|| tuning::meant(keys, &way)).flatten().map(Key::name);
+    let meant = moved.or_else(|| suggestion(text).map(str::to_owned));
     if let Some(meant) = &meant {
         message.push_str(&format!("; did you mean `{meant}`?"));
     }

@@ -1,8 +1,9 @@
 //! Settings from a TOML file, and router tables from TOML or CSV.
 //!
-//! `sections` has the keys, `check` their valid values, `build` the conversion to the settings of each part, and
-//! `router_table` the router table. `layers` merges files and variables. It uses `tree`, which keeps the origin of each
-//! value, and `keys`, which lists all keys.
+//! A key is declared once: those of the top level here, those of the tables in `sections`, `tuning` and
+//! `fetcher_sources`. `declare` has what follows from a declaration, `rule` the valid values, and `check` the rules for
+//! several keys together. `build` converts the config to the settings of each part, and `router_table` has the router
+//! table. `layers` merges files and variables. It uses `tree`, which keeps the origin of each value.
 //!
 //! Invariants: all problems are reported at once, each with its line. An unknown name comes with the most similar known
 //! one.
@@ -15,122 +16,135 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use crate::router::Mode;
+use declare::{Declared, KeyList, settings};
+use rule::{SHARE, one_or_more};
+use value::list;
 
 pub use build::{FetchMethod, built_in_fetchers};
+pub use declare::{ANY, Key, KeyDefault, Kind};
 pub use env::variable_of;
 pub use error::ConfigError;
 pub use fetcher_sources::{ArchiveConfig, ArchiveFrom, DownloadConfig, SearchConfig};
-pub use keys::{ANY, Key, Kind, keys};
 pub use layers::{Layers, Resolved, Setting};
 pub use origin::{Origin, Problem, TextPosition};
 pub use router_table::{LearnedRoute, TableWarnings, learned_table, load_route_table, read_route_table};
 pub use secret::{Secret, without_password};
 pub use sections::{
     BackoffConfig, BrowserConfig, CacheConfig, ConsentConfig, DetectConfig, DetectHostConfig, DurabilityName,
-    FetcherConfig, FleetConfig, FleetScope, HttpConfig, IdentityConfig, IdentityHostConfig, ImportanceConfig,
-    ImportanceMode, LogConfig, NetworkConfig, PriorConfig, RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp,
-    SigningBrowserScope, SigningCoverage, SigningForm, SigningMode,
+    FetcherConfig, FleetConfig, FleetScope, HttpConfig, IdentityConfig, IdentityHostConfig, ImportanceMode, LogConfig,
+    NetworkConfig, PriorConfig, RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp, SigningBrowserScope,
+    SigningCoverage, SigningForm, SigningMode,
 };
 pub use sections::{PaceConfig, PaceHostConfig};
+pub use tuning::TuningConfig;
 pub use value::{CompactThreshold, CostConfig};
 
 mod build;
 mod built_in_changes;
 mod check;
+mod declare;
 mod env;
 mod error;
 mod fetcher_sources;
-mod keys;
 mod layers;
 mod origin;
 mod router_table;
+mod rule;
 mod secret;
 mod sections;
 mod signed_arms;
 mod tree;
+mod tuning;
 mod value;
 
 /// Example config file with every key, its meaning and its default, all commented out.
 pub const EXAMPLE: &str = include_str!("../../fetchwise.example.toml");
 
-/// Content of a config file. Absent keys keep their defaults.
-///
-/// ```
-/// let text = "mode = 'shadow'\n[scoring]\npage_value = 50.0";
-/// let config = fetchwise::config::Config::from_toml(text, "x.toml".as_ref()).unwrap();
-/// assert_eq!(config.scoring.page_value, Some(50.0));
-/// let error = fetchwise::config::Config::from_toml("colour = 'red'", "x.toml".as_ref()).unwrap_err();
-/// assert!(error.to_string().contains("colour"));
-/// ```
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Config {
-    /// Mode of the router.
-    #[serde(deserialize_with = "value::named")]
-    pub mode: Option<Mode>,
-    /// Share of domains that `split` assigns to learning.
-    pub split_share: Option<f64>,
-    /// Policy: `default`, `index`, `confident` or `published`.
-    #[serde(deserialize_with = "value::policy")]
-    pub policy: Option<String>,
-    /// Data directory of the log.
-    pub data_dir: Option<PathBuf>,
-    /// Router table, TOML or CSV.
-    pub router: Option<PathBuf>,
-    /// Additional detection rules, TOML.
-    pub rules: Option<PathBuf>,
-    /// Half-life of evidence in days, 7 to 365.
-    pub half_life_days: Option<f64>,
-    /// Number of keys (domains, sites, suffixes ...) in memory above which those with the fewest attempts are evicted.
-    pub max_keys: Option<usize>,
-    /// Suffixes of files, in addition to the shipped ones.
-    #[serde(deserialize_with = "value::suffixes")]
-    pub file_suffixes: Vec<String>,
-    /// Suffixes of pages that are shipped as suffixes of files.
-    #[serde(deserialize_with = "value::suffixes")]
-    pub page_suffixes: Vec<String>,
-    /// Detection of blocks.
-    pub detect: DetectConfig,
-    /// Scoring constants.
-    pub scoring: ScoringConfig,
-    /// Use of recorded importance.
-    pub importance: ImportanceConfig,
-    /// Pauses.
-    pub backoff: BackoffConfig,
-    /// Requests.
-    pub http: HttpConfig,
-    /// Signed requests.
-    pub identity: IdentityConfig,
-    /// Which requests a program signs that has found out whether it has a key. `None` for a program that signs by itself:
-    /// the fetchers of the config are the candidates as they are.
-    #[serde(skip)]
-    pub signing: Option<SigningMode>,
-    /// Request rates of hosts.
-    pub pace: PaceConfig,
-    /// Automatic fallback to the router table.
-    pub rollout: RolloutConfig,
-    /// Use of robots.txt.
-    pub robots: RobotsConfig,
-    /// Purposes of the crawl, and use of the terms of sites.
-    pub consent: ConsentConfig,
-    /// Use of pages that an earlier crawl has stored.
-    pub cache: CacheConfig,
-    /// Networks that may be reached.
-    pub network: NetworkConfig,
-    /// Fleet of nodes that learn together.
-    pub fleet: FleetConfig,
-    /// Chromium.
-    pub browser: BrowserConfig,
-    /// Attempt log.
-    pub log: LogConfig,
-    /// Fetchers. Those named here are the candidates, in this order, instead of the built-in ones.
-    #[serde(rename = "fetcher")]
-    pub fetchers: Vec<FetcherConfig>,
-    /// Priors, in addition to the built-in ones.
-    #[serde(rename = "prior")]
-    pub priors: Vec<PriorConfig>,
-    /// Whether the built-in priors are used.
-    pub built_in_priors: Option<bool>,
+settings! {
+    /// Content of a config file. Absent keys keep their defaults.
+    ///
+    /// ```
+    /// let text = "mode = 'shadow'\n[scoring]\npage_value = 50.0";
+    /// let config = fetchwise::config::Config::from_toml(text, "x.toml".as_ref()).unwrap();
+    /// assert_eq!(config.scoring.page_value, Some(50.0));
+    /// let error = fetchwise::config::Config::from_toml("colour = 'red'", "x.toml".as_ref()).unwrap_err();
+    /// assert!(error.to_string().contains("colour"));
+    /// ```
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct Config {
+        /// learning, legacy (the router table), shadow (the table; the log also gets the choice of learning) or split.
+        #[serde(deserialize_with = "value::named")]
+        pub mode: Option<Mode> = "learning";
+        /// With split: the share of domains that learning serves.
+        pub split_share: Option<f64> = 0.5, valid SHARE;
+        /// default, index, confident or published: the policy that decides.
+        #[serde(deserialize_with = "value::policy")]
+        pub policy: Option<String> = "default";
+        /// Directory of the attempt log.
+        pub data_dir: Option<PathBuf>, unset "the data directory of the system", such as "crawl-data";
+        /// The legacy router table, CSV or TOML.
+        pub router: Option<PathBuf>, unset "none", such as "routes.csv";
+        /// Detection rules in addition to the built-in ones, TOML.
+        pub rules: Option<PathBuf>, unset "none", such as "my-rules.toml";
+        /// Domains, sites and other keys in memory. Beyond this the least attempted are evicted.
+        pub max_keys: Option<usize>, unset "no limit", such as 1_000_000, valid one_or_more::<usize>();
+        /// Additional suffixes of files, as in [".dcm"]. Files and pages of a host are learned separately.
+        #[serde(deserialize_with = "value::suffixes")]
+        pub file_suffixes: Vec<String> = list(&[]);
+        /// Suffixes of pages that the built-in list counts as files, as in [".xml"].
+        #[serde(deserialize_with = "value::suffixes")]
+        pub page_suffixes: Vec<String> = list(&[]);
+        /// Detection of content.
+        pub detect: DetectConfig;
+        /// Value of pages, and effort for them.
+        pub scoring: ScoringConfig;
+        /// Pauses.
+        pub backoff: BackoffConfig;
+        /// Requests.
+        pub http: HttpConfig;
+        /// Signed requests (Web Bot Auth). docs/guides/identity.md explains it. `fetchwise identity init` creates the
+        /// key.
+        pub identity: IdentityConfig;
+        /// Which requests a program signs that has found out whether it has a key. `None` for a program that signs by
+        /// itself: the fetchers of the config are the candidates as they are.
+        #[serde(skip)]
+        pub signing: Option<SigningMode>;
+        /// Request rates of hosts.
+        pub pace: PaceConfig;
+        /// Automatic fallback to the router table. docs/guides/rollout.md explains it.
+        pub rollout: RolloutConfig;
+        /// Use of robots.txt.
+        pub robots: RobotsConfig;
+        /// What sites permit: Content-Usage, Content-Signal, X-Robots-Tag, RSL.
+        pub consent: ConsentConfig;
+        /// Pages that an earlier crawl has stored.
+        pub cache: CacheConfig;
+        /// Networks that may be reached.
+        pub network: NetworkConfig;
+        /// Nodes that learn together. docs/guides/fleet.md explains it.
+        pub fleet: FleetConfig;
+        /// Chromium.
+        pub browser: BrowserConfig;
+        /// The attempt log.
+        pub log: LogConfig;
+        /// Constants that only experiments change. Without promises: a release may rename, change or remove them.
+        pub tuning: TuningConfig;
+        /// Fetchers. Those named here are the candidates, in this order, instead of the built-in ones.
+        #[serde(rename = "fetcher")]
+        pub fetchers: Vec<FetcherConfig>, unset "the built-in ones, and those in the log";
+        /// Priors, in addition to the built-in ones.
+        #[serde(rename = "prior")]
+        pub priors: Vec<PriorConfig>, unset "the built-in ones";
+    }
+}
+
+/// Returns every key of a config, in the order of declaration.
+pub fn keys() -> Vec<Key> {
+    let mut list = KeyList::default();
+    Config::list(&mut list);
+    list.keys.retain(|key| key.kind != Kind::Table);
+    list.keys
 }
 
 #[cfg(test)]
@@ -139,6 +153,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    mod documents;
 
     fn error_of(text: &str) -> String {
         Config::from_toml(text, Path::new("c.toml")).unwrap_err().to_string()
@@ -152,7 +168,10 @@ mod tests {
             ("mode = 'lerning'", "line 1: unknown mode \"lerning\"; did you mean \"learning\"?"),
             ("policy = 'confidant'", "line 1: unknown policy \"confidant\"; did you mean \"confident\"?"),
             ("[[fetcher]]\nname = 'x'\nclass = 'fast'", "line 3: unknown class \"fast\"; expected plain,"),
-            ("[importance]\nuse = 'prun'", "line 2: unknown variant `prun`, expected one of `off`, `prune`, `scale`"),
+            (
+                "[tuning]\nimportance = 'prun'",
+                "line 2: unknown variant `prun`, expected one of `off`, `prune`, `scale`",
+            ),
             ("[log]\ndurability = 'synch'", "line 2: unknown variant `synch`"),
             ("[log]\ndurability = 'synch'", "did you mean `sync`?"),
             ("\nmode = ", "c.toml, line 2: "),
@@ -171,11 +190,52 @@ mod tests {
             ),
             ("[robots]\nuse = 'obay'", "line 2: unknown use of robots.txt \"obay\"; did you mean \"obey\"?"),
             ("[identity]\nmode = 'sometimes'", "line 2: unknown variant `sometimes`, expected one of `never`"),
-            ("half_life_days = 'long'", "line 1: invalid type: string \"long\""),
+            ("tuning.half_life_days = 'long'", "line 1: invalid type: string \"long\""),
         ] {
             let error = error_of(text);
             assert!(error.contains(want), "{error}");
         }
+    }
+
+    #[test]
+    fn a_constant_in_the_table_of_its_part_is_found_in_tuning() {
+        for (text, meant) in [
+            ("half_life_days = 30", "half_life_days"),
+            ("built_in_priors = false", "built_in_priors"),
+            ("[importance]\nuse = 'prune'", "importance"),
+            ("[scoring]\nexplore_rate = 0.1", "explore_rate"),
+            ("[scoring]\nmin_attempts = 3", "min_attempts"),
+            ("[detect]\nblock_threshold = 0.6", "block_threshold"),
+            ("[backoff]\nfailed_base = '1m'", "failed_base"),
+            ("[backoff]\nhost_block_window = '1m'", "host_block_window"),
+            ("[pace]\nmin_rate = 1.0", "pace_min_rate"),
+            ("[http]\nprobe_timeout = 1", "probe_timeout"),
+            ("[browser]\nquiet = 1", "browser_quiet"),
+            ("[browser]\nmax_settle = 1", "browser_max_settle"),
+            ("[identity]\ncoverage = 'request'", "signature_coverage"),
+            ("[identity]\nform = 'auto'", "signature_form"),
+            ("[identity]\nhttp = 'never'", "sign_http"),
+            ("[rollout]\nconfidence = 0.9", "rollout_confidence"),
+            ("[rollout]\nmin_hosts = 3", "rollout_min_hosts"),
+            ("[fleet]\nmax_snapshot_bytes = 1", "fleet_max_snapshot_bytes"),
+            ("[log]\nsegment_bytes = '1MiB'", "segment_bytes"),
+        ] {
+            let error = error_of(text);
+            let want = format!("; did you mean `tuning.{meant}`?");
+            assert!(error.contains("unknown field") && error.contains(&want), "{error}");
+        }
+        let mut layers = Layers::default();
+        let variables = [
+            ("HALF_LIFE_DAYS", "HALF_LIFE_DAYS"),
+            ("IDENTITY__HTTP", "SIGN_HTTP"),
+            ("IMPORTANCE__USE", "IMPORTANCE"),
+            ("PACE__MIN_RATE", "PACE_MIN_RATE"),
+            ("SCORING__EXPLORE_RATE", "EXPLORE_RATE"),
+        ];
+        layers.variables(variables.map(|(old, _)| (format!("FETCHWISE_{old}"), "1".to_owned())), &[]);
+        let warnings = layers.resolve().unwrap().warnings;
+        let meant: Vec<_> = warnings.iter().map(|warning| warning.meant.clone().unwrap()).collect();
+        assert_eq!(meant, variables.map(|(_, new)| format!("FETCHWISE_TUNING__{new}")));
     }
 
     #[test]
@@ -189,11 +249,14 @@ mod tests {
                 "line 1: invalid identity.host.https://x.org \"https://x.org\": expected a host, such as \"shop.example\"",
             ),
             ("[identity.host.'x.org']\nheaders_env = ''", "line 2: invalid identity.host.x.org.headers_env \"\""),
-            ("\nhalf_life_days = 3", "c.toml, line 2: invalid half_life_days 3.0: expected 7 to 365"),
-            ("half_life_days = nan", "line 1: invalid half_life_days NaN"),
-            ("[scoring]\npage_value = 1\nsuccess_discount = 1.0", "line 3: invalid scoring.success_discount 1.0"),
-            ("[importance]\nfull = 0.0", "line 2: invalid importance.full 0.0"),
-            ("[rollout]\nconfidence = 1.0", "line 2: invalid rollout.confidence 1.0: expected 0.5 to 0.9999"),
+            ("\ntuning.half_life_days = 3", "c.toml, line 2: invalid tuning.half_life_days 3.0: expected 7 to 365"),
+            ("tuning.half_life_days = nan", "line 1: invalid tuning.half_life_days NaN"),
+            ("[tuning]\nlast_ditch = 1\nsuccess_discount = 1.0", "line 3: invalid tuning.success_discount 1.0"),
+            ("[tuning]\nimportance_full = 0.0", "line 2: invalid tuning.importance_full 0.0"),
+            (
+                "[tuning]\nrollout_confidence = 1.0",
+                "line 2: invalid tuning.rollout_confidence 1.0: expected 0.5 to 0.9999",
+            ),
             ("[http]\n# none\ntimeout = 0.0", "line 3: invalid http.timeout 0ns"),
             ("[http]\nmax_body = 0", "line 2: invalid http.max_body 0"),
             ("[pace]\ninitial_rate = 0.0", "line 2: invalid pace.initial_rate 0.0"),
@@ -219,12 +282,12 @@ mod tests {
 
     #[test]
     fn all_problems_are_reported_at_once_with_line_and_column() {
-        let text = "modus = 'learning'\nsplit_share = 2\n[scoring]\n  page_valu = 1\nsuccess_discount = 'x'\n[[fetcher]]\ncost = 3\n\
+        let text = "modus = 'learning'\nsplit_share = 2\n[scoring]\n  page_valu = 1\nmax_attempts = 'x'\n[[fetcher]]\ncost = 3\n\
                     [[fetcher]]\nname = 'b'\nprior = 7\nquality = -1\n[http]\ntimeout = '1s'\ntimeout_s = 2";
         let error = Config::from_toml(text, Path::new("c.toml")).unwrap_err();
         let places: Vec<_> = error.problems().iter().map(|problem| problem.place().unwrap().1).collect();
         let places: Vec<(usize, usize)> = places.iter().map(|at| (at.line, at.column)).collect();
-        let want = [(1, 1), (2, 15), (4, 3), (5, 20), (6, 1), (10, 9), (11, 11), (14, 1)];
+        let want = [(1, 1), (2, 15), (4, 3), (5, 16), (6, 1), (10, 9), (11, 11), (14, 1)];
         assert_eq!(places, want, "{error}");
         let problems = error.problems();
         assert_eq!(problems[0].meant.as_deref(), Some("mode"));
@@ -300,12 +363,12 @@ mod tests {
 
         let mut layers = Layers::default();
         layers.variables(
-            variables(&[("FETCHWISE_SCORING__SUCCESS_DISCOUNT", "much"), ("FETCHWISE_SPLIT_SHARE", "3")]),
+            variables(&[("FETCHWISE_TUNING__SUCCESS_DISCOUNT", "much"), ("FETCHWISE_SPLIT_SHARE", "3")]),
             &[],
         );
         let error = layers.resolve().unwrap_err().to_string();
         assert!(
-            error.contains("the variable FETCHWISE_SCORING__SUCCESS_DISCOUNT: scoring.success_discount: invalid type"),
+            error.contains("the variable FETCHWISE_TUNING__SUCCESS_DISCOUNT: tuning.success_discount: invalid type"),
             "{error}"
         );
         assert!(
@@ -353,15 +416,15 @@ mod tests {
 
     #[test]
     fn times_and_sizes_are_text_with_a_unit_or_numbers() {
-        let text = "[http]\ntimeout = '1m 30s'\nprobe_timeout = 2.5\nmax_body = '1.5 MiB'\n\
-                    [log]\ninterval = 20\nsegment_bytes = 1048576\n[backoff]\nfailed_base = 7";
+        let text = "[http]\ntimeout = '1m 30s'\nmax_body = '1.5 MiB'\n\
+                    [log]\ninterval = 20\n[tuning]\nprobe_timeout = 2.5\nsegment_bytes = 1048576\nfailed_base = 7";
         let config = Config::from_toml(text, Path::new("c.toml")).unwrap();
         assert_eq!(config.http.timeout, Some(Duration::from_secs(90)));
-        assert_eq!(config.http.probe_timeout, Some(Duration::from_millis(2500)));
+        assert_eq!(config.tuning.probe_timeout, Some(Duration::from_millis(2500)));
         assert_eq!(config.http.max_body, Some(3 << 19));
         assert_eq!(config.log.interval, Some(Duration::from_millis(20)));
         assert_eq!(
-            (config.log.segment_bytes, config.backoff.failed_base),
+            (config.tuning.segment_bytes, config.tuning.failed_base),
             (Some(1 << 20), Some(Duration::from_secs(7)))
         );
         for bad in
@@ -369,15 +432,6 @@ mod tests {
         {
             assert!(error_of(bad).contains("line 2"), "{}", error_of(bad));
         }
-    }
-
-    #[test]
-    fn the_documented_config_is_valid() {
-        let page = include_str!("../../docs/reference/configuration.md");
-        let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-        let config = Config::from_toml(example, Path::new("configuration.md")).unwrap();
-        assert_eq!((config.fetchers.len(), config.priors.len()), (2, 1));
-        assert_eq!(config.http.max_body, Some(256 << 20));
     }
 
     #[test]

@@ -9,9 +9,6 @@ use std::fmt;
 
 use serde::Deserialize;
 
-/// Name under which serde reads a [`Secret`], which identifies its keys.
-pub(super) const SECRET: &str = "Secret";
-
 /// Value that may hold a password or a key. No message and no dump of a config shows it.
 ///
 /// ```
@@ -19,7 +16,6 @@ pub(super) const SECRET: &str = "Secret";
 /// assert_eq!(format!("{secret:?}"), "(not shown)");
 /// ```
 #[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename = "Secret")]
 pub struct Secret<T = String>(pub T);
 
 impl<T> fmt::Debug for Secret<T> {

@@ -1,8 +1,12 @@
-//! Tables of a config file, one struct each: keys and their types.
+//! Tables of a config file: each key with its type, default, valid values and meaning.
 //!
-//! An absent key is `None`, so that each default stays with its use.
+//! Owns: the declarations. What follows from them is in `declare`, and the top level is [`Config`](super::Config). An
+//! absent key is `None`, so that each part uses its own default; tests compare those with the defaults that are
+//! declared.
 //!
-//! Must not know: the effect of a value, which `build` knows, nor valid values, which `check` knows.
+//! Invariants: a default needs no other key. Rules for several keys together are in `check`.
+//!
+//! Must not know: the effect of a value, which `build` knows.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,10 +15,16 @@ use std::time::Duration;
 use serde::Deserialize;
 use url::Url;
 
+use super::declare::{settings, single_values};
+use super::fetcher_sources::{ArchiveConfig, DownloadConfig, SearchConfig};
+use super::rule::{
+    AMOUNT, COMPACT_THRESHOLD, DEADLINE, ORIGIN, PAGE, PARALLEL, PRODUCT_TOKEN, RATE, Rule, SHARE, VARIABLE,
+    one_or_more,
+};
 use super::secret::Secret;
-use super::value;
+use super::value::{self, list};
 use crate::ab_test::Metric;
-use crate::config::fetcher_sources::{ArchiveConfig, DownloadConfig, SearchConfig};
+use crate::router::Mode;
 use crate::selector::AfterRefusal;
 use fetchwise_pace::{CrawlDelay, PaceMode};
 use fetchwise_types::cache_use::CacheUse;
@@ -22,55 +32,342 @@ use fetchwise_types::consent::{LicenseUse, OnReserved, Purpose, Vocabulary};
 use fetchwise_types::registry::Class;
 use fetchwise_types::robots_use::RobotsUse;
 
-/// `[scoring]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ScoringConfig {
-    /// Value V of a page, in plain requests.
-    pub page_value: Option<f64>,
-    /// Extra cost of a blocked response.
-    pub blocked_cost: Option<f64>,
-    /// Success discount φ.
-    pub success_discount: Option<f64>,
-    /// Confidence above which a fetcher is trusted.
-    pub min_confidence: Option<f64>,
-    /// Number of attempts from which on a fetcher can be trusted.
-    pub min_attempts: Option<f64>,
-    /// Share of first attempts that explore.
-    pub explore_rate: Option<f64>,
-    /// Weight of exploring a cheaper fetcher that failed, once the host had no attempts for a while.
-    pub explore_stale_rate: Option<f64>,
-    /// Largest share of first attempts that explore.
-    pub max_explore_rate: Option<f64>,
-    /// Probability of a last-ditch try.
-    pub last_ditch: Option<f64>,
-    /// Weight of the plain fetcher's outcomes on a site relative to the other fetchers' general estimates; 0 turns it
-    /// off.
-    pub plain_outcome_weight: Option<f64>,
-    /// Weight of an estimate relative to those of other hosts with the same vendor or framework; 0 turns it off.
-    pub host_signal_weight: Option<f64>,
-    /// Share of first attempts that are made although no fetcher passes the host's vendor.
-    pub impassable_try_rate: Option<f64>,
-    /// Largest number of attempts for a URL.
-    pub max_attempts: Option<u32>,
+settings! {
+    /// `[detect]`
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct DetectConfig {
+        /// Corrections for one host.
+        pub host: BTreeMap<String, DetectHostConfig> = toml::Table::new();
+    }
+
+    /// `[detect.host."NAME"]`
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct DetectHostConfig {
+        /// Visible characters from which on a page of the host is content.
+        pub min_chars: Option<u32>, unset "200", such as 20;
+    }
+
+    /// `[scoring]`
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct ScoringConfig {
+        /// Value of a page, in plain requests.
+        pub page_value: Option<f64> = 100.0, valid AMOUNT;
+        /// Attempts per URL; retries after a transient failure do not count.
+        pub max_attempts: Option<u32> = 4, valid one_or_more::<u32>();
+    }
+
+    /// `[backoff]`
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct BackoffConfig {
+        /// First pause of a link after a captcha, 403 or 429.
+        #[serde(deserialize_with = "value::seconds")]
+        pub blocked_base: Option<Duration> = "10m";
+        /// Longest Retry-After that is honoured.
+        #[serde(deserialize_with = "value::seconds")]
+        pub max_retry_after: Option<Duration> = "1day";
+        /// Whether another fetcher is tried after a block; with false, a block ends the URL at once.
+        pub escalate_after_block: Option<bool> = true;
+    }
+
+    /// `[http]`
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct HttpConfig {
+        /// Deadline of one full request, from the DNS lookup to the last byte.
+        #[serde(deserialize_with = "value::seconds")]
+        pub timeout: Option<Duration> = "30s", valid DEADLINE;
+        /// Longest body, after decoding.
+        #[serde(deserialize_with = "value::bytes")]
+        pub max_body: Option<u64> = "256MiB", valid one_or_more::<u64>();
+        /// Largest number of redirects.
+        pub max_redirects: Option<u32> = 10;
+        /// The User-Agent header.
+        pub user_agent: Option<String>
+            = concat!("fetchwise/", env!("CARGO_PKG_VERSION"), " (+", env!("CARGO_PKG_REPOSITORY"), ")");
+        /// Certificate authorities (PEM) that the plain fetcher trusts in addition to Mozilla's.
+        pub ca_file: Option<PathBuf>, unset "Mozilla's authorities only", such as "ca.pem";
+    }
+
+    /// `[identity]`
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct IdentityConfig {
+        /// never, learned (signed requests alongside unsigned ones) or always: which requests are signed.
+        pub mode: Option<SigningMode>, unset "always if agent is set and a key exists, else never", such as "always";
+        /// Https origin that publishes the keys.
+        pub agent: Option<String>, unset "none", such as "https://bot.example", valid ORIGIN;
+        /// Product token, in the User-Agent and, unless robots.agent is set, in robots.txt.
+        pub name: Option<String>, unset "none", such as "ExampleBot", valid PRODUCT_TOKEN;
+        /// Page about the crawler.
+        pub about: Option<String>, unset "the page /bot of the agent", such as "https://bot.example/bot", valid PAGE;
+        /// Mail address or URL for questions.
+        pub contact: Option<String>, unset "none", such as "bot@example.org";
+        /// Networks that requests come from, as in ["192.0.2.0/24"].
+        pub ips: Vec<String> = list(&[]);
+        /// Directory of the keys.
+        pub keys: Option<PathBuf>,
+            unset "fetchwise/identity in the user's configuration directory", such as "identity";
+        /// Variable with the key (PEM), instead of files.
+        pub key_env: Option<String>, unset "none", such as "BOT_KEY";
+        /// leave or escalate: with learned, what happens on a host that blocks signed requests.
+        #[serde(deserialize_with = "value::named")]
+        pub after_refusal: Option<AfterRefusal> = "leave";
+        /// document, site or all: the requests of a browser's pages that are signed. site: those to the page's
+        /// registrable domain. With all, third parties can track the crawler by its key.
+        pub browser_scope: Option<SigningBrowserScope> = "site";
+        /// Headers that a host has issued for the crawler, such as a signature of a Shopify store.
+        #[serde(rename = "host")]
+        pub hosts: BTreeMap<String, IdentityHostConfig> = toml::Table::new();
+    }
+
+    /// `[identity.host."shop.example"]`
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct IdentityHostConfig {
+        /// Variable with the headers, one "Name: value" per line. They go to this host over https and are never shown.
+        pub headers_env: Option<String>, unset "none", such as "SHOP_HEADERS", valid VARIABLE;
+    }
+
+    /// `[pace]`
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct PaceConfig {
+        /// learn, fixed or off: off sends requests as fast as possible.
+        #[serde(deserialize_with = "value::pace_mode")]
+        pub mode: Option<PaceMode> = "learn";
+        /// Requests per second for an unknown host at first; with fixed at all times.
+        pub initial_rate: Option<f64> = 2.0, valid RATE;
+        /// Requests per second and host at most.
+        pub max_rate: Option<f64> = 20.0, valid RATE;
+        /// Parallel requests per host at most.
+        pub max_parallel: Option<u8> = 16, valid PARALLEL;
+        /// minimum, initial or ignore: effect of the Crawl-delay in robots.txt.
+        #[serde(deserialize_with = "value::crawl_delay")]
+        pub crawl_delay: Option<CrawlDelay> = "minimum";
+        /// Longest Crawl-delay; a longer one counts as this.
+        #[serde(deserialize_with = "value::seconds")]
+        pub max_crawl_delay: Option<Duration> = "1m";
+        /// Longest hold that a link waits for, and how long `fetch` waits for paused links at its end.
+        #[serde(deserialize_with = "value::seconds")]
+        pub max_wait: Option<Duration> = "15m";
+        /// Known values of one host, which are not learned.
+        #[serde(rename = "host")]
+        pub hosts: BTreeMap<String, PaceHostConfig> = toml::Table::new();
+    }
+
+    /// `[pace.host."example.org"]`
+    #[derive(Clone, Copy, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct PaceHostConfig {
+        /// Requests per second.
+        pub rate: Option<f64>, unset "learned", such as 5.0, valid RATE;
+        /// Parallel requests at most.
+        pub parallel: Option<u8>, unset "learned", such as 4, valid PARALLEL;
+    }
+
+    /// `[rollout]`
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct RolloutConfig {
+        /// Whether learning is taken out of service, with mode split, when it is worse than the router table.
+        pub fall_back: Option<bool> = true;
+        /// success, cost, requests or bans: what to compare.
+        #[serde(deserialize_with = "value::named")]
+        pub metric: Option<Metric> = "success";
+        /// Time out of service after which learning gets another chance, then after twice as long.
+        #[serde(deserialize_with = "value::seconds")]
+        pub retry_after: Option<Duration>, unset "never", such as "30days";
+    }
+
+    /// `[robots]`
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct RobotsConfig {
+        /// obey, delay or ignore: use of robots.txt.
+        #[serde(rename = "use", deserialize_with = "value::named")]
+        pub mode: Option<RobotsUse>,
+            unset "obey for lists, ignore for URLs on the command line", such as "obey";
+        /// Name to search for in robots.txt; unless set, also that of identity.name.
+        pub agent: Option<String> = "fetchwise";
+    }
+
+    /// `[consent]`
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct ConsentConfig {
+        /// Purposes of the crawl: search, train-ai, ai-input, archive. Without any, terms are recorded and no page is
+        /// skipped. With some, a page that is reserved against all of them ends as `reserved`, and robots.txt is read
+        /// for its terms whatever robots.use says.
+        #[serde(deserialize_with = "value::named_list")]
+        pub purposes: Option<Vec<Purpose>> = list(&[]);
+        /// Vocabularies whose terms decide. Those of others are recorded only.
+        #[serde(deserialize_with = "value::named_list")]
+        pub respect: Option<Vec<Vocabulary>> = list(&["content-usage", "content-signal", "x-robots-tag", "rsl"]);
+        /// skip: a reserved page is not requested, or not kept. mark: it comes, and its result says so.
+        #[serde(deserialize_with = "value::named")]
+        pub on_reserved: Option<OnReserved> = "skip";
+        /// Licences in RSL. record: their addresses are recorded. read: files that robots.txt names are read as well,
+        /// once a day.
+        #[serde(deserialize_with = "value::named")]
+        pub licenses: Option<LicenseUse> = "record";
+    }
+
+    /// `[cache]`
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct CacheConfig {
+        /// off, revalidate (an unchanged page costs a request and no body) or fresh (as well, and a page within its
+        /// max-age is not requested).
+        #[serde(rename = "use", deserialize_with = "value::named")]
+        pub mode: Option<CacheUse> = "off";
+    }
+
+    /// `[network]`
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct NetworkConfig {
+        /// Non-public networks that fetchwise may connect to, as in ["10.1.0.0/16"].
+        pub allow: Vec<String> = list(&[]);
+        /// Whether loopback and private ranges are allowed; never link-local or metadata addresses.
+        pub allow_private: bool = false;
+    }
+
+    /// `[fleet]`
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct FleetConfig {
+        /// Brokers, as in ["tls://nats1:4222", "tls://nats2:4222"]. No fleet without one. --fleet and FETCHWISE_FLEET
+        /// override this key.
+        pub url: Vec<String> = list(&[]);
+        /// Name of the group of nodes that share what they learn.
+        pub pool: Option<String> = "default";
+        /// Name for the addresses that requests leave from. Nodes of one group share pauses.
+        pub egress_group: Option<String> = "";
+        /// What the node reads from others: all, or own. Use own in a pool of more than a hundred nodes: each site then
+        /// has its own node, and the others send only evidence that is tied to no site. The same for all nodes of a
+        /// pool.
+        pub scope: Option<FleetScope> = "all";
+        /// A .creds file, or a file with the seed of an NKey.
+        pub credentials: Option<PathBuf>, unset "none", such as "node.creds";
+        /// Certificate authorities for the brokers, PEM.
+        pub tls_ca_file: Option<PathBuf>, unset "the system's authorities", such as "ca.pem";
+        /// Certificate of this node, PEM.
+        pub certificate: Option<PathBuf>, unset "none", such as "node.pem";
+        /// Private key of the certificate, PEM.
+        pub key: Option<PathBuf>, unset "none", such as "node.key";
+        /// Whether nats:// to other machines, without encryption, is allowed.
+        pub plaintext: bool = false;
+        /// Whether a start without a broker fails.
+        pub required: bool = false;
+        /// Retention of messages in newly created streams, 10min to 90days.
+        #[serde(deserialize_with = "value::seconds")]
+        pub max_age: Option<Duration> = "7days";
+    }
+
+    /// `[browser]`
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct BrowserConfig {
+        /// Whether Chromium is used.
+        pub enabled: Option<bool> = true;
+        /// Path of Chromium.
+        pub path: Option<PathBuf>, unset "the first one on the PATH", such as "/usr/bin/chromium";
+        /// Open pages at a time.
+        pub tabs: Option<usize> = 4, valid one_or_more::<usize>();
+    }
+
+    /// `[log]`
+    #[derive(Clone, Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct LogConfig {
+        /// memory, os, interval or sync: when an attempt counts as written.
+        pub durability: Option<DurabilityName> = "interval";
+        /// Time between two syncs; a bare number is in milliseconds.
+        #[serde(deserialize_with = "value::milliseconds")]
+        pub interval: Option<Duration> = "100ms";
+        /// Days after which a compaction drops raw attempts; their evidence stays.
+        pub retain_days: Option<u32> = 90, valid Rule::Range(0..=36_500, "0 to 36500");
+        /// Older attempts, as a share of the log, from which on a crawl compacts in the background; "never" turns it
+        /// off.
+        #[serde(deserialize_with = "value::compact_threshold")]
+        pub compact_threshold: Option<value::CompactThreshold> = 0.25, valid COMPACT_THRESHOLD;
+        /// Disk space of the log. Beyond it the log drops its oldest raw attempts, of any age, but never evidence.
+        /// docs/reports/reliability.md has its limits.
+        #[serde(deserialize_with = "value::bytes")]
+        pub max_disk_bytes: Option<u64>,
+            unset "no limit", such as "10GiB", valid Rule::Range(1 << 20..=u64::MAX, "\"1MiB\" or more");
+    }
+
+    /// `[[fetcher]]`. Its defaults depend on its class, and its rules on other keys: see `check`.
+    #[derive(Clone, Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct FetcherConfig {
+        /// Name of the fetcher.
+        pub name: String;
+        /// Class, which sets the defaults of the other keys.
+        #[serde(default, deserialize_with = "value::class")]
+        pub class: Option<Class>;
+        /// Cost of a request, in plain requests, or `"measured"`.
+        #[serde(default, deserialize_with = "value::cost")]
+        pub cost: Option<value::CostConfig>;
+        /// Quality of the delivered pages, 0 to 1.
+        pub quality: Option<f64>;
+        /// Probability of success before anything is known.
+        pub prior: Option<f64>;
+        /// Whether it runs scripts.
+        pub renders: Option<bool>;
+        /// Program that fetches, with its arguments.
+        pub command: Option<Vec<String>>;
+        /// Shipped fetcher that it works like: `direct_access`, `playwright` or `playwright_stealth`.
+        pub like: Option<String>;
+        /// Proxy, `http://host:port` or `socks5://host:port`.
+        pub proxy: Option<Secret>;
+        /// Environment variable that holds the proxy's `user:password`.
+        pub proxy_user_env: Option<String>;
+        /// Web archives.
+        pub archive: Option<ArchiveConfig>;
+        /// Search API.
+        pub search: Option<SearchConfig>;
+        /// Media downloads with yt-dlp.
+        pub download: Option<DownloadConfig>;
+        /// Address of the DevTools socket of a browser that is already running.
+        pub cdp: Option<Secret>;
+        /// URL of a service that fetches with its own browser, such as FlareSolverr.
+        #[serde(default, deserialize_with = "value::secret_address")]
+        pub solver: Option<Secret<Url>>;
+        /// Largest number of requests in flight.
+        pub max_in_flight: Option<usize>;
+        /// Whether it signs its requests.
+        pub signed: Option<bool>;
+    }
+
+    /// `[[prior]]`
+    #[derive(Clone, Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct PriorConfig {
+        /// Type of the heuristic.
+        #[serde(rename = "type")]
+        pub kind: String;
+        /// Value of the heuristic.
+        pub value: String;
+        /// Fetcher, which must be a candidate.
+        pub fetcher: String;
+        /// Share of successes.
+        pub success_rate: f64, valid SHARE;
+        /// Number of pseudo-attempts that it counts for; 10 by default.
+        pub samples: Option<f64>, valid Rule::Range(0.0..=1e6, "0 to 1000000");
+    }
 }
 
-/// `[detect]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct DetectConfig {
-    /// Confidence from which on a page counts as blocked.
-    pub block_threshold: Option<f64>,
-    /// Corrections for single hosts.
-    pub host: BTreeMap<String, DetectHostConfig>,
-}
-
-/// `[detect.host."NAME"]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct DetectHostConfig {
-    /// Visible characters from which on a page of the host is content.
-    pub min_chars: Option<u32>,
+single_values! {
+    Any: value::CompactThreshold, value::CostConfig;
+    Text: AfterRefusal, CacheUse, Class, CrawlDelay, DurabilityName, FleetScope, ImportanceMode, LicenseUse, Metric,
+        Mode, OnReserved, PaceMode, Purpose, RobotsUse, SignedHttp, SigningBrowserScope, SigningCoverage, SigningForm,
+        SigningMode, Vocabulary;
 }
 
 /// Effect of recorded importance on evidence.
@@ -84,171 +381,6 @@ pub enum ImportanceMode {
     Prune,
     /// Heuristics count in proportion to their importance.
     Scale,
-}
-
-/// `[importance]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ImportanceConfig {
-    /// Effect of importance on evidence.
-    #[serde(rename = "use")]
-    pub mode: Option<ImportanceMode>,
-    /// Importance below which `prune` leaves a heuristic out; 0.02 by default.
-    pub min: Option<f64>,
-    /// Importance from which on `scale` counts a heuristic in full; 0.2 by default.
-    pub full: Option<f64>,
-}
-
-/// `[backoff]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct BackoffConfig {
-    /// First pause after a block.
-    #[serde(deserialize_with = "value::seconds")]
-    pub blocked_base: Option<Duration>,
-    /// First pause after another failure.
-    #[serde(deserialize_with = "value::seconds")]
-    pub failed_base: Option<Duration>,
-    /// Longest `Retry-After` that is accepted.
-    #[serde(deserialize_with = "value::seconds")]
-    pub max_retry_after: Option<Duration>,
-    /// Number of blocked links that pauses their host.
-    pub host_block_threshold: Option<u32>,
-    /// Window of that number.
-    #[serde(deserialize_with = "value::seconds")]
-    pub host_block_window: Option<Duration>,
-    /// Whether another fetcher is tried after a block.
-    pub escalate_after_block: Option<bool>,
-}
-
-/// `[rollout]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RolloutConfig {
-    /// Whether learning is taken out of service when it is worse than the router table.
-    pub fall_back: Option<bool>,
-    /// Metric of the comparison.
-    #[serde(deserialize_with = "value::named")]
-    pub metric: Option<Metric>,
-    /// Confidence of the comparison.
-    pub confidence: Option<f64>,
-    /// Allowed difference.
-    pub margin: Option<f64>,
-    /// Pages per arm before the first interim look.
-    pub min_pages: Option<u64>,
-    /// Hosts per arm before the first interim look.
-    pub min_hosts: Option<u64>,
-    /// Time after which learning is tried again; never if unset.
-    #[serde(deserialize_with = "value::seconds")]
-    pub retry_after: Option<Duration>,
-}
-
-/// `[http]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct HttpConfig {
-    /// Deadline of a request.
-    #[serde(deserialize_with = "value::seconds")]
-    pub timeout: Option<Duration>,
-    /// Deadline of a probe.
-    #[serde(deserialize_with = "value::seconds")]
-    pub probe_timeout: Option<Duration>,
-    /// Longest body, in bytes after decoding.
-    #[serde(deserialize_with = "value::bytes")]
-    pub max_body: Option<u64>,
-    /// Largest number of redirects.
-    pub max_redirects: Option<u32>,
-    /// The `User-Agent`.
-    pub user_agent: Option<String>,
-    /// File of certificate authorities (PEM) that the plain fetcher trusts besides Mozilla's.
-    pub ca_file: Option<PathBuf>,
-}
-
-/// `[pace]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PaceConfig {
-    /// Mode of pace.
-    #[serde(deserialize_with = "value::pace_mode")]
-    pub mode: Option<PaceMode>,
-    /// Initial rate, in requests per second.
-    pub initial_rate: Option<f64>,
-    /// Highest rate, in requests per second.
-    pub max_rate: Option<f64>,
-    /// Lowest rate that errors alone can bring, in requests per second.
-    pub min_rate: Option<f64>,
-    /// Largest number of parallel requests.
-    pub max_parallel: Option<u8>,
-    /// Use of a `Crawl-delay`.
-    #[serde(deserialize_with = "value::crawl_delay")]
-    pub crawl_delay: Option<CrawlDelay>,
-    /// Longest `Crawl-delay` that is accepted; longer ones are cut.
-    #[serde(deserialize_with = "value::seconds")]
-    pub max_crawl_delay: Option<Duration>,
-    /// Longest wait of a link for its host.
-    #[serde(deserialize_with = "value::seconds")]
-    pub max_wait: Option<Duration>,
-    /// Settings of single hosts.
-    #[serde(rename = "host")]
-    pub hosts: BTreeMap<String, PaceHostConfig>,
-}
-
-/// `[pace.host."example.org"]`
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PaceHostConfig {
-    /// Requests per second.
-    pub rate: Option<f64>,
-    /// Largest number of parallel requests.
-    pub parallel: Option<u8>,
-}
-
-/// `[robots]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RobotsConfig {
-    /// Use of robots.txt for every link.
-    #[serde(rename = "use", deserialize_with = "value::named")]
-    pub mode: Option<RobotsUse>,
-    /// Name of the agent in the groups of rules.
-    pub agent: Option<String>,
-}
-
-/// `[consent]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ConsentConfig {
-    /// Purposes of the crawl. Without one, terms are recorded and no page is skipped.
-    #[serde(deserialize_with = "value::named_list")]
-    pub purposes: Option<Vec<Purpose>>,
-    /// Vocabularies whose terms decide; all by default.
-    #[serde(deserialize_with = "value::named_list")]
-    pub respect: Option<Vec<Vocabulary>>,
-    /// What happens to a page that is reserved against every purpose.
-    #[serde(deserialize_with = "value::named")]
-    pub on_reserved: Option<OnReserved>,
-    /// Use of licences in RSL.
-    #[serde(deserialize_with = "value::named")]
-    pub licenses: Option<LicenseUse>,
-}
-
-/// `[cache]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct CacheConfig {
-    /// Use of pages that an earlier crawl has stored.
-    #[serde(rename = "use", deserialize_with = "value::named")]
-    pub mode: Option<CacheUse>,
-}
-
-/// `[network]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct NetworkConfig {
-    /// Networks that may be dialled although they are not public, as CIDR.
-    pub allow: Vec<String>,
-    /// Whether loopback and private ranges may be dialled.
-    pub allow_private: bool,
 }
 
 /// Which requests are signed.
@@ -311,50 +443,6 @@ pub enum SignedHttp {
     Loopback,
 }
 
-/// `[identity]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct IdentityConfig {
-    /// Which requests are signed.
-    pub mode: Option<SigningMode>,
-    /// Https origin that publishes the keys.
-    pub agent: Option<String>,
-    /// Product token.
-    pub name: Option<String>,
-    /// URL of a page about the crawler.
-    pub about: Option<String>,
-    /// Mail address or URL for questions.
-    pub contact: Option<String>,
-    /// Networks that requests come from, as CIDR.
-    pub ips: Vec<String>,
-    /// Directory of the keys.
-    pub keys: Option<PathBuf>,
-    /// Environment variable that holds the key (PEM), instead of files.
-    pub key_env: Option<String>,
-    /// The parts of a request that a signature covers.
-    pub coverage: Option<SigningCoverage>,
-    /// The form of `Signature-Agent`.
-    pub form: Option<SigningForm>,
-    /// What happens on hosts that block signed requests, with `learned`.
-    #[serde(deserialize_with = "value::named")]
-    pub after_refusal: Option<AfterRefusal>,
-    /// The requests of a browser's pages that are signed.
-    pub browser_scope: Option<SigningBrowserScope>,
-    /// Plain http requests that are signed.
-    pub http: Option<SignedHttp>,
-    /// Settings of single hosts.
-    #[serde(rename = "host")]
-    pub hosts: BTreeMap<String, IdentityHostConfig>,
-}
-
-/// `[identity.host."shop.example"]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct IdentityHostConfig {
-    /// Environment variable with the headers of requests to the host, one `Name: value` per line.
-    pub headers_env: Option<String>,
-}
-
 /// Evidence that a node of a fleet receives from its peers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -364,60 +452,6 @@ pub enum FleetScope {
     All,
     /// Only evidence that belongs to no single site. Each site has its own node.
     Own,
-}
-
-/// `[fleet]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct FleetConfig {
-    /// URLs of the brokers: `tls://host:4222`. If empty, there is no fleet.
-    pub url: Vec<String>,
-    /// Name of the group of nodes that share evidence.
-    pub pool: Option<String>,
-    /// Name of the addresses that requests come from. Nodes with the same name share pauses.
-    pub egress_group: Option<String>,
-    /// Evidence to receive from peers.
-    pub scope: Option<FleetScope>,
-    /// File with credentials: a `.creds` file, or one with the seed of an NKey.
-    pub credentials: Option<PathBuf>,
-    /// Certificates of the authorities that sign the brokers' certificates, PEM.
-    pub tls_ca_file: Option<PathBuf>,
-    /// Certificate of this node, PEM.
-    pub certificate: Option<PathBuf>,
-    /// Private key of the certificate, PEM.
-    pub key: Option<PathBuf>,
-    /// Whether `nats://` is allowed for other machines.
-    pub plaintext: bool,
-    /// Whether a start without a broker fails.
-    pub required: bool,
-    /// Age up to which the stream keeps messages.
-    #[serde(deserialize_with = "value::seconds")]
-    pub max_age: Option<Duration>,
-    /// Remote attempts per second that are accepted from one peer.
-    pub max_attempts_per_second: Option<f64>,
-    /// New keys per second that are accepted from one peer.
-    pub max_new_keys_per_second: Option<f64>,
-    /// Largest total size of the peers' evidence snapshots, in bytes.
-    #[serde(deserialize_with = "value::bytes")]
-    pub max_snapshot_bytes: Option<u64>,
-}
-
-/// `[browser]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct BrowserConfig {
-    /// Whether Chromium is used.
-    pub enabled: Option<bool>,
-    /// Path of Chromium.
-    pub path: Option<PathBuf>,
-    /// Largest number of open pages.
-    pub tabs: Option<usize>,
-    /// Time without a request after which a page may be read.
-    #[serde(deserialize_with = "value::seconds")]
-    pub quiet: Option<Duration>,
-    /// Longest time that a loaded page has to settle.
-    #[serde(deserialize_with = "value::seconds")]
-    pub max_settle: Option<Duration>,
 }
 
 /// Point at which a record counts as written.
@@ -432,86 +466,4 @@ pub enum DurabilityName {
     Interval,
     /// Synced to disk.
     Sync,
-}
-
-/// `[log]`
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LogConfig {
-    /// Point at which a record counts as written.
-    pub durability: Option<DurabilityName>,
-    /// Interval of syncs.
-    #[serde(deserialize_with = "value::milliseconds")]
-    pub interval: Option<Duration>,
-    /// Size at which a segment is full, in bytes.
-    #[serde(deserialize_with = "value::bytes")]
-    pub segment_bytes: Option<u64>,
-    /// Number of days for which compaction keeps raw attempts.
-    pub retain_days: Option<u32>,
-    /// Share of expired raw attempts from which on a crawl compacts in the background; 0.25 by default.
-    #[serde(deserialize_with = "value::compact_threshold")]
-    pub compact_threshold: Option<value::CompactThreshold>,
-    /// Largest disk usage of the log in bytes; unbounded if unset.
-    #[serde(deserialize_with = "value::bytes")]
-    pub max_disk_bytes: Option<u64>,
-}
-
-/// `[[fetcher]]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FetcherConfig {
-    /// Name of the fetcher.
-    pub name: String,
-    /// Class, which sets the defaults of the other keys.
-    #[serde(default, deserialize_with = "value::class")]
-    pub class: Option<Class>,
-    /// Cost of a request, in plain requests, or `"measured"`.
-    #[serde(default, deserialize_with = "value::cost")]
-    pub cost: Option<value::CostConfig>,
-    /// Quality of the delivered pages, 0 to 1.
-    pub quality: Option<f64>,
-    /// Probability of success before anything is known.
-    pub prior: Option<f64>,
-    /// Whether it runs scripts.
-    pub renders: Option<bool>,
-    /// Program that fetches, with its arguments.
-    pub command: Option<Vec<String>>,
-    /// Shipped fetcher that it works like: `direct_access`, `playwright` or `playwright_stealth`.
-    pub like: Option<String>,
-    /// Proxy, `http://host:port` or `socks5://host:port`.
-    pub proxy: Option<Secret>,
-    /// Environment variable that holds the proxy's `user:password`.
-    pub proxy_user_env: Option<String>,
-    /// Web archives.
-    pub archive: Option<ArchiveConfig>,
-    /// Search API.
-    pub search: Option<SearchConfig>,
-    /// Media downloads with yt-dlp.
-    pub download: Option<DownloadConfig>,
-    /// Address of the DevTools socket of a browser that is already running.
-    pub cdp: Option<Secret>,
-    /// URL of a service that fetches with its own browser, such as FlareSolverr.
-    #[serde(default, deserialize_with = "value::secret_address")]
-    pub solver: Option<Secret<Url>>,
-    /// Largest number of requests in flight.
-    pub max_in_flight: Option<usize>,
-    /// Whether it signs its requests.
-    pub signed: Option<bool>,
-}
-
-/// `[[prior]]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PriorConfig {
-    /// Type of the heuristic.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// Value of the heuristic.
-    pub value: String,
-    /// Fetcher.
-    pub fetcher: String,
-    /// Share of successes.
-    pub success_rate: f64,
-    /// Number of pseudo-attempts that it counts for; 10 by default.
-    pub samples: Option<f64>,
 }

@@ -1,6 +1,6 @@
 //! Parsing of single values: names, times as `"30s"` or a number, sizes as `"64MiB"` or a number.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub enum CostConfig {
 }
 
 /// Threshold of background compaction.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
 #[non_exhaustive]
 pub enum CompactThreshold {
     /// No background compaction.
@@ -45,6 +45,21 @@ impl CompactThreshold {
             Self::Fraction(share) => Some(share),
         }
     }
+}
+
+/// Writes the value as a config has it.
+impl fmt::Debug for CompactThreshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Never => f.write_str("\"never\""),
+            Self::Fraction(share) => write!(f, "{share:?}"),
+        }
+    }
+}
+
+/// Returns a list of texts, as the default of a key.
+pub(super) fn list(texts: &[&str]) -> toml::Value {
+    texts.to_vec().into()
 }
 
 /// Parses a name with the `FromStr` of its type.

@@ -41,7 +41,7 @@ fn visits(config: &Config) -> VisitSettings {
     let deadline = http.timeout.unwrap_or(base.deadline);
     VisitSettings {
         deadline,
-        probe_deadline: http.probe_timeout.unwrap_or(base.probe_deadline).min(deadline),
+        probe_deadline: config.tuning.probe_timeout.unwrap_or(base.probe_deadline).min(deadline),
         max_redirects: http.max_redirects.unwrap_or(base.max_redirects),
         escalate_after_block: config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block),
         ..base
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn the_pace_is_on_unless_the_file_or_the_caller_turns_it_off() {
         let (off, fixed) = ("[pace]\nmode = \"off\"\n", "[pace]\nmode = \"fixed\"\n");
-        let other = "half_life_days = 30\n";
+        let other = "[tuning]\nhalf_life_days = 30\n";
         assert_eq!(
             [None, Some(true), Some(false)].map(|pace| mode(None, pace)),
             [PaceMode::Learn, PaceMode::Learn, PaceMode::Off]

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fetchwise::config::{Config, IdentityConfig, SignedHttp, SigningCoverage, SigningForm};
+use fetchwise::config::{Config, SignedHttp, SigningCoverage, SigningForm};
 use fetchwise::time::Timestamp;
 use fetchwise_identity::{Agent, Coverage, Form, FormSetting, KeyDir, KeySource, NotSigned, ToSign};
 use url::Url;
@@ -32,9 +32,10 @@ pub struct SignerSource<'a> {
 /// If the settings or the keys cannot be used.
 pub fn open(source: SignerSource<'_>) -> Result<Signer, String> {
     let config = match source.config {
-        Some(path) => Config::load(path).map_err(|error| error.to_string())?.identity,
-        None => IdentityConfig::default(),
+        Some(path) => Config::load(path).map_err(|error| error.to_string())?,
+        None => Config::default(),
     };
+    let (config, tuning) = (config.identity, config.tuning);
     let agent =
         source.agent.or(config.agent.as_deref()).ok_or("missing agent: the https origin that publishes the keys")?;
     let agent = Agent::parse(agent).map_err(|error| error.to_string())?;
@@ -52,16 +53,16 @@ pub fn open(source: SignerSource<'_>) -> Result<Signer, String> {
         (None, None, None, None) => KeySource::Dir(KeyDir::new(default_keys()?)),
     };
     let signer = Signer::new(agent, keys, now()).map_err(|error| format!("{error}; {}", error.hint()))?;
-    let form = match config.form.unwrap_or_default() {
+    let form = match tuning.signature_form.unwrap_or_default() {
         SigningForm::Auto => FormSetting::Auto,
         SigningForm::Dictionary => FormSetting::Always(Form::Dictionary),
         SigningForm::String => FormSetting::Always(Form::String),
     };
-    let coverage = match config.coverage.unwrap_or_default() {
+    let coverage = match tuning.signature_coverage.unwrap_or_default() {
         SigningCoverage::Request => Coverage::Request,
         SigningCoverage::Authority => Coverage::Authority,
     };
-    Ok(signer.form(form).coverage(coverage).sign_loopback(config.http == Some(SignedHttp::Loopback)))
+    Ok(signer.form(form).coverage(coverage).sign_loopback(tuning.sign_http == Some(SignedHttp::Loopback)))
 }
 
 /// Returns the headers of a request's signature, by name. There are none for a URL that is not signed: plain http.

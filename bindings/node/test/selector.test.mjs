@@ -77,7 +77,7 @@ test('custom fetchers', () => {
 test('a config file', async (t) => {
   const dir = folder(t)
   const config = join(dir, 'fetchwise.toml')
-  writeFileSync(config, "[http]\ntimeout = '7s'\nprobe_timeout = '2s'\n[backoff]\nescalate_after_block = false\n")
+  writeFileSync(config, "[http]\ntimeout = '7s'\n[tuning]\nprobe_timeout = '2s'\n[backoff]\nescalate_after_block = false\n")
   const visit = new Selector({ config, pace: false }).visit('https://example.org/')
   const step = visit.next()
   assert.equal(step.deadline, 2000)

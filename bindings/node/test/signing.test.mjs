@@ -100,7 +100,7 @@ async function authoritiesOf(t) {
 /** A signer for servers on loopback, which have no TLS. */
 function loopbackSigner(t, pem) {
   const config = join(folder(t), 'c.toml')
-  writeFileSync(config, `[identity]\nagent = '${AGENT}'\nhttp = 'loopback'\n`)
+  writeFileSync(config, `[identity]\nagent = '${AGENT}'\n[tuning]\nsign_http = 'loopback'\n`)
   return new Signer({ config, key: pem })
 }
 

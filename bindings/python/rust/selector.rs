@@ -293,7 +293,7 @@ impl Selector {
     }
 
     /// Sets how much a heuristic tells about success, from 0 to 1, as computed by the analytics. Without a value it
-    /// applies to the whole type. It only has an effect where the config enables it (`[importance]`).
+    /// applies to the whole type. It only has an effect where the config enables it (`tuning.importance`).
     ///
     /// >>> fetchwise.Selector().importance("path_depth", None, 0.02)
     #[pyo3(signature = (kind, value, importance))]

@@ -119,7 +119,7 @@ def test_invalid_settings_raise() -> None:
 
 def test_a_config_file(tmp_path: Any) -> None:
     file = tmp_path / "fetchwise.toml"
-    file.write_text("[http]\ntimeout = '7s'\nprobe_timeout = '2s'\n[backoff]\nescalate_after_block = false\n")
+    file.write_text("[http]\ntimeout = '7s'\n[tuning]\nprobe_timeout = '2s'\n[backoff]\nescalate_after_block = false\n")
     selector = fetchwise.Selector(config=file)
     visit = selector.visit("https://example.org/")
     step = visit.next()

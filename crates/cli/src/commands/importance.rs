@@ -18,7 +18,7 @@ use fetchwise::journal::{ImportanceEntry, Journal, JournalOptions};
 #[derive(Debug, Args)]
 #[command(
     after_help = "The row of a type has no value; its gain is the mean over its attempts, each by its value. With \
-    --write, the gains are recorded as importance; the config's [importance] decides whether they prune or scale \
+    --write, the gains are recorded as importance; tuning.importance of the config decides whether they prune or scale \
     evidence.\n\n\
     Examples:\n  fetchwise importance --limit 20\n  fetchwise importance --after\n  fetchwise importance --write --json > importance.jsonl"
 )]

@@ -66,8 +66,9 @@ fn options(settings: &Settings) -> MaintenanceOptions {
 
 /// Returns the size of a log segment: small enough for the log's disk limit.
 pub(crate) fn segment_bytes(settings: &Settings) -> u64 {
-    let log = &settings.config.log;
-    MaintenanceOptions::segment_bytes_within(log.segment_bytes.unwrap_or(DEFAULT_SEGMENT_BYTES), log.max_disk_bytes)
+    let config = &settings.config;
+    let bytes = config.tuning.segment_bytes.unwrap_or(DEFAULT_SEGMENT_BYTES);
+    MaintenanceOptions::segment_bytes_within(bytes, config.log.max_disk_bytes)
 }
 
 fn message(did: &MaintenanceEvent) -> Option<String> {

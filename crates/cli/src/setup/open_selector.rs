@@ -240,7 +240,7 @@ impl Settings {
 
     /// Returns the half-life by which evidence decays.
     pub(crate) fn decay(&self) -> Result<Decay, Failure> {
-        let days = self.config.half_life_days.unwrap_or(DEFAULT_HALF_LIFE_DAYS);
+        let days = self.config.tuning.half_life_days.unwrap_or(DEFAULT_HALF_LIFE_DAYS);
         Decay::new(days, self.clock.now()).map_err(Failure::usage)
     }
 

@@ -132,6 +132,12 @@ fn restart_only(config: &Config) -> String {
     let none = Config::default();
     (rest.mode, rest.split_share, rest.router, rest.rules, rest.rollout) =
         (none.mode, none.split_share, none.router, none.rules, none.rollout);
+    // The constants of `guard`.
+    let (tuning, none_tuned) = (&mut rest.tuning, none.tuning);
+    tuning.rollout_confidence = none_tuned.rollout_confidence;
+    tuning.rollout_margin = none_tuned.rollout_margin;
+    tuning.rollout_min_pages = none_tuned.rollout_min_pages;
+    tuning.rollout_min_hosts = none_tuned.rollout_min_hosts;
     // The start derives it from the command and from `identity`.
     rest.signing = none.signing;
     format!("{rest:?}")
@@ -203,5 +209,21 @@ pub(crate) fn report_event(event: &Event) {
             note_labelled("warning", &words);
         }
         _ => note(format_args!("fetchwise: {words}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn constants_of_a_rollout_need_no_restart_and_others_do() {
+        let of = |text: &str| restart_only(&Config::from_toml(text, Path::new("c.toml")).unwrap());
+        let rollout = "rollout.retry_after = '1day'\n[tuning]\nrollout_confidence = 0.9\nrollout_margin = 0.1\n\
+                       rollout_min_pages = 20\nrollout_min_hosts = 5\n";
+        assert_eq!(of(rollout), of(""));
+        assert_ne!(of("tuning.explore_rate = 0.1"), of(""));
     }
 }

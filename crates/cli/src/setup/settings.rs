@@ -177,7 +177,7 @@ impl Settings {
     /// Returns the options of the detector.
     pub(crate) fn detector_options(&self) -> DetectorOptions {
         let options = DetectorOptions::default();
-        self.config.detect.block_threshold.map_or(options, |sure| options.with_block_threshold(sure as f32))
+        self.config.tuning.block_threshold.map_or(options, |sure| options.with_block_threshold(sure as f32))
     }
 
     /// Returns the detector with the corrections for single hosts.

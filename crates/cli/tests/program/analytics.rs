@@ -190,14 +190,14 @@ fn importance_prunes_as_configured() {
     captchas(&place);
     place.import((0..40).map(|n| mixed(n, now() - HOUR)));
     assert_eq!(place.run(&["importance", "--write"]).code, 0);
-    let config = place.write("c.toml", "[importance]\nuse = 'prune'\nmin = 0.99\n");
+    let config = place.write("c.toml", "[tuning]\nimportance = 'prune'\nimportance_min = 0.99\n");
     let depth_lines = |args: &[&str]| {
         let explained = place.run(&[&["explain", "https://new.org/b", "--json"], args].concat()).one();
         explained["steps"].as_array().unwrap().iter().filter(|step| step["type"] == "path_depth").count()
     };
     assert!(depth_lines(&[]) > 0);
     assert_eq!(depth_lines(&["--config", &config]), 0);
-    let bad = place.write("bad.toml", "[importance]\nuse = 'maybe'\n");
+    let bad = place.write("bad.toml", "[tuning]\nimportance = 'maybe'\n");
     assert_eq!(place.run(&["select", "https://e.org/", "--config", &bad]).code, 2);
 }
 

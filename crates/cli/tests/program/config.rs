@@ -20,7 +20,7 @@ fn check_reports_all_problems_at_once_with_their_places() {
     let place = TestDir::new();
     let file = place.write(
         "f.toml",
-        "mode = 'learning'\n\n[scoring]\npage_valu = 3\nsuccess_discount = 2.0\n[log]\ndurability = 'synch'\n",
+        "mode = 'learning'\n\n[scoring]\npage_valu = 3\nmax_attempts = 0\n[log]\ndurability = 'synch'\n",
     );
     let ran = config(&place, &["config", "check", &file], &[("FETCHWISE_SPLIT_SHARE", "9")]);
     assert_eq!(ran.code, 2, "{}", ran.stdout);
@@ -28,7 +28,7 @@ fn check_reports_all_problems_at_once_with_their_places() {
     assert_eq!(lines.len(), 4, "{}", ran.stdout);
     assert!(lines[0].starts_with("f.toml:4:1: error: unknown field `page_valu`"), "{}", lines[0]);
     assert!(lines[0].ends_with("did you mean `page_value`?"), "{}", lines[0]);
-    assert!(lines[1].starts_with("f.toml:5:20: error: invalid scoring.success_discount 2.0:"), "{}", lines[1]);
+    assert!(lines[1].starts_with("f.toml:5:16: error: invalid scoring.max_attempts 0:"), "{}", lines[1]);
     assert!(lines[2].starts_with("f.toml:7:14: error: unknown variant `synch`"), "{}", lines[2]);
     assert!(
         lines[3].starts_with("FETCHWISE_SPLIT_SHARE: error: invalid split_share 9.0: expected 0 to 1"),
@@ -96,7 +96,7 @@ fn show_has_the_origin_of_each_value() {
     assert_eq!(of("log.retain_days"), want(7.into(), "environment", "FETCHWISE_LOG__RETAIN_DAYS"));
     assert_eq!(of("mode"), want("legacy".into(), "environment", "LEARNING_MODE_ENABLED"));
     assert_eq!(of("data_dir"), want("here".into(), "flag", "--data-dir"));
-    assert_eq!(of("log.segment_bytes"), want("64MiB".into(), "default", "default"));
+    assert_eq!(of("tuning.segment_bytes"), want("64MiB".into(), "default", "default"));
     assert_eq!(of("fetcher.0.cost"), want(1.0.into(), "default", "default"));
     assert_eq!(row(&rows, "log.max_disk_bytes")["variable"], "FETCHWISE_LOG__MAX_DISK_BYTES");
     let changed = config(&place, &["config", "show", "--changed"], &variables);

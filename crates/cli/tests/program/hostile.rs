@@ -168,7 +168,7 @@ fn settings_that_cannot_work_are_errors() {
     let place = TestDir::new();
     for (text, part) in [
         ("[browser]\ntabs = 0", "invalid browser.tabs 0"),
-        ("[log]\nsegment_bytes = 1", "invalid log.segment_bytes 1"),
+        ("[tuning]\nsegment_bytes = 1", "invalid tuning.segment_bytes 1"),
         ("max_keys = 0", "invalid max_keys 0"),
         ("[http]\ntimeout = -1.0", "line 2: invalid time -1.0:"),
         ("[[fetcher]]\nname = 'x'\ncost = -1.0", "invalid fetcher.0.cost -1.0"),

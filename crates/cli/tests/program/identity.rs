@@ -230,7 +230,7 @@ fn declared_browsers_sign_and_name_the_crawler() {
     let chromium = chromium.to_str().unwrap();
     let (place, _) = with_key();
     let section = fs::read_to_string(place.path("c.toml")).unwrap();
-    let section = format!("{section}http = 'loopback'\n");
+    let section = format!("tuning.sign_http = 'loopback'\n{section}");
     place.write("c.toml", &section);
     place.write("own.toml", format!("{section}[[fetcher]]\nname = 'own'\nlike = 'playwright'\n"));
     place.write("document.toml", format!("{section}browser_scope = 'document'\n"));
@@ -528,7 +528,7 @@ fn no_output_log_or_archive_of_any_command_has_a_private_key_or_a_signature() {
 fn coverage_authority_leaves_method_and_path_open() {
     let (place, _) = with_key();
     let section = fs::read_to_string(place.path("c.toml")).unwrap();
-    place.write("c.toml", format!("{section}coverage = 'authority'\n"));
+    place.write("c.toml", format!("tuning.signature_coverage = 'authority'\n{section}"));
     let signed = run(&place, &["sign", "https://shop.example/a"]).stdout;
     assert!(signed.contains("Signature-Input: sig1=(\"@authority\" \"signature-agent\";key=\"sig1\")"), "{signed}");
     for (line, host, code) in
@@ -538,7 +538,7 @@ fn coverage_authority_leaves_method_and_path_open() {
         let verified = run(&place, &["verify", "--request", "r.txt"]);
         assert_eq!(verified.code, code, "{line} {host}: {}", verified.stderr);
     }
-    place.write("bad.toml", format!("{section}coverage = 'path'\n"));
+    place.write("bad.toml", format!("tuning.signature_coverage = 'path'\n{section}"));
     assert_eq!(place.run(&["config", "check", "bad.toml"]).code, 2);
 }
 
@@ -546,7 +546,7 @@ fn coverage_authority_leaves_method_and_path_open() {
 fn a_request_over_plain_http_is_verified_as_such() {
     let (place, _) = with_key();
     let section = fs::read_to_string(place.path("c.toml")).unwrap();
-    place.write("c.toml", format!("{section}http = 'loopback'\n"));
+    place.write("c.toml", format!("tuning.sign_http = 'loopback'\n{section}"));
     for (url, host, scheme, other) in [
         // Each scheme has its own default port.
         ("http://127.0.0.1/a", "127.0.0.1:80", "http", "https"),
@@ -602,7 +602,7 @@ fn expire_key(place: &TestDir) {
 fn a_fetcher_that_cannot_sign_makes_no_request_and_leaves_no_evidence() {
     let (place, _) = with_key();
     let section = fs::read_to_string(place.path("c.toml")).unwrap();
-    let section = format!("{section}http = 'loopback'\n");
+    let section = format!("tuning.sign_http = 'loopback'\n{section}");
     place.write("always.toml", &section);
     place.write("learned.toml", format!("{section}mode = 'learned'\n"));
     expire_key(&place);

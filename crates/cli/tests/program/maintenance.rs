@@ -359,7 +359,7 @@ fn the_format_page_suffices_for_an_independent_reader_in_python() {
 #[test]
 fn a_crawl_compacts_expired_attempts_in_the_background() {
     let place = TestDir::new();
-    place.write("c.toml", "[log]\nsegment_bytes = '64KiB'\n");
+    place.write("c.toml", "[tuning]\nsegment_bytes = '64KiB'\n");
     // URLs that no packing makes small: the old attempts must fill more than a few segments.
     let mut state = 1u64;
     let mut digits = || {

@@ -60,7 +60,7 @@ fn rollout(place: &TestDir, more: &[&str]) -> Value {
 }
 
 /// One attempt per URL, and learning always tries the cheap fetcher again.
-const WORSE: &str = "[scoring]\nmax_attempts = 1\nexplore_rate = 1.0\nmax_explore_rate = 1.0\n[rollout]\nmin_pages = 20\nmin_hosts = 5\n";
+const WORSE: &str = "[scoring]\nmax_attempts = 1\n[tuning]\nexplore_rate = 1.0\nmax_explore_rate = 1.0\nrollout_min_pages = 20\nrollout_min_hosts = 5\n";
 
 #[test]
 fn a_worse_learning_arm_is_out_of_service_until_it_is_resumed() {
@@ -106,7 +106,7 @@ fn a_worse_learning_arm_is_out_of_service_until_it_is_resumed() {
 fn a_better_learning_arm_stays_and_the_figures_add_up() {
     let place = TestDir::new();
     // The table routes every host to the fetcher that delivers nothing.
-    let origin = site(&place, "cheap", "[rollout]\nmin_pages = 20\nmin_hosts = 5\n");
+    let origin = site(&place, "cheap", "[tuning]\nrollout_min_pages = 20\nrollout_min_hosts = 5\n");
     let ran = place.run(&fetch(&pages(&place, &origin, "better", 6)));
     assert!(!ran.stderr.contains("FELL BACK"), "{}", ran.stderr);
     let found = rollout(&place, &[]);
@@ -140,7 +140,7 @@ fn a_better_learning_arm_stays_and_the_figures_add_up() {
 #[test]
 fn a_disabled_guard_keeps_a_worse_arm_in_service() {
     let place = TestDir::new();
-    let origin = site(&place, "direct_access", &format!("{WORSE}fall_back = false\n"));
+    let origin = site(&place, "direct_access", &format!("{WORSE}[rollout]\nfall_back = false\n"));
     let ran = place.run(&fetch(&pages(&place, &origin, "off", 4)));
     assert!(!ran.stderr.contains("FELL BACK"), "{}", ran.stderr);
     assert!(rollout(&place, &[])["fallen_back"].is_null());

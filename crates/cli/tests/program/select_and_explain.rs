@@ -340,7 +340,7 @@ fn explain_names_evidence_candidates_and_rule() {
 fn bad_usage_and_bad_config_end_with_two() {
     let place = TestDir::new();
     let config = place.write("c.toml", "[scoring]\ncolour = 1\n");
-    let half_life = place.write("h.toml", "half_life_days = 3\n");
+    let half_life = place.write("h.toml", "tuning.half_life_days = 3\n");
     for (args, want) in [
         (&["select"][..], "URL"),
         (&["frobnicate"], "frobnicate"),

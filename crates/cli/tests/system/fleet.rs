@@ -168,7 +168,7 @@ fn a_node_that_may_not_join_fails() {
     assert_eq!(code(&twin), 3, "{}", said(&twin));
     assert!(said(&twin).contains("already in the fleet"), "{}", said(&twin));
     let config = place.dir("other.toml");
-    std::fs::write(&config, "half_life_days = 90\n").unwrap();
+    std::fs::write(&config, "tuning.half_life_days = 90\n").unwrap();
     let config = config.to_str().unwrap();
     let other = run(&place.dir("other"), &url, &fetch(&page, &["--config", config]));
     assert_eq!(code(&other), 2, "{}", said(&other));
@@ -281,7 +281,7 @@ fn imported_attempts_are_known_to_other_nodes() {
     assert_eq!(foreign(&b), 57);
     // A node that may not join imports nothing.
     let config = place.dir("other.toml");
-    std::fs::write(&config, "half_life_days = 90\n").unwrap();
+    std::fs::write(&config, "tuning.half_life_days = 90\n").unwrap();
     let words = ["import", first.to_str().unwrap(), "--config", config.to_str().unwrap()];
     let other = run(&place.dir("other"), &url, &words);
     assert_eq!(code(&other), 2, "{}", said(&other));

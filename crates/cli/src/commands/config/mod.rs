@@ -10,7 +10,6 @@ use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::Output;
 
 mod check;
-mod defaults;
 mod show;
 
 /// Check the settings, or show the origin of each

@@ -1,11 +1,11 @@
 //! `config show`: every setting in effect, with its origin.
 
 use clap::Args;
-use fetchwise::config::{ANY, Kind, Origin, Setting, keys, variable_of};
+use fetchwise::config::{ANY, FetcherConfig, Key, KeyDefault, Kind, Origin, Setting, keys, variable_of};
+use fetchwise::robots::DEFAULT_AGENT;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::commands::config::defaults::{Fallback, fallback, of_fetcher};
 use crate::parse::global::GlobalArgs;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
@@ -97,16 +97,10 @@ fn rows(settings: &Settings) -> Vec<Row> {
         let name = key.name();
         let within = format!("{name}.");
         let (own, rest): (Vec<_>, Vec<_>) =
-            set.into_iter().partition(|one| is_key(&one.key, &name) || one.key.starts_with(&within));
+            set.into_iter().partition(|one| one.key == name || one.key.starts_with(&within));
         set = rest;
-        if own.is_empty()
-            || matches!(key.kind, Kind::Tables | Kind::Map) && own.iter().all(|one| is_key(&one.key, &name))
-        {
-            let (value, note) = match fallback(&name, settings) {
-                Some(Fallback::Value(value)) => (Some(value), None),
-                Some(Fallback::Words(words)) => (None, Some(words)),
-                None => (None, None),
-            };
+        if own.is_empty() || matches!(key.kind, Kind::Tables | Kind::Map) && own.iter().all(|one| one.key == name) {
+            let (value, note) = default_of(&key, &name, settings);
             rows.push(Row { key: name, value, note, is_secret: false, origin: Origin::Default });
             continue;
         }
@@ -118,9 +112,18 @@ fn rows(settings: &Settings) -> Vec<Row> {
     rows
 }
 
-/// Returns whether a key that was set is the one called `name`; the key of a time may end in its unit.
-fn is_key(key: &str, name: &str) -> bool {
-    key.strip_prefix(name).is_some_and(|unit| matches!(unit, "" | "_s" | "_ms"))
+/// Returns the value or the words that hold for a key while it is not set.
+fn default_of(key: &Key, name: &str, settings: &Settings) -> (Option<Value>, Option<&'static str>) {
+    match (name, &key.default) {
+        ("data_dir", _) => match settings.data_dir() {
+            Ok(dir) => (Some(json!(dir.display().to_string())), None),
+            Err(_) => (None, Some("none: there is no home directory")),
+        },
+        ("robots.agent", _) => (Some(json!(settings.config.identity.name.as_deref().unwrap_or(DEFAULT_AGENT))), None),
+        (_, Some(KeyDefault::Value(value))) => (Some(json(value)), None),
+        (_, Some(KeyDefault::Words { words, .. })) => (None, Some(*words)),
+        _ => (None, None),
+    }
 }
 
 fn row_of(set: Setting) -> Row {
@@ -141,6 +144,18 @@ fn add_of_fetchers(settings: &Settings, rows: &mut Vec<Row>) {
     }
 }
 
+/// Returns the settings that a fetcher of the config takes from its class.
+fn of_fetcher(fetcher: &FetcherConfig) -> Vec<(&'static str, Value)> {
+    let spec = fetcher.spec();
+    vec![
+        ("class", json!(spec.class.name())),
+        ("cost", if spec.measures_cost { json!("measured") } else { json!(spec.cost) }),
+        ("quality", json!(spec.quality)),
+        ("prior", json!(spec.prior)),
+        ("renders", json!(spec.renders)),
+    ]
+}
+
 /// Returns a TOML value as JSON; days and times become text.
 fn json(value: &toml::Value) -> Value {
     match value {
@@ -151,5 +166,66 @@ fn json(value: &toml::Value) -> Value {
         toml::Value::Datetime(date) => date.to_string().into(),
         toml::Value::Array(list) => list.iter().map(json).collect(),
         toml::Value::Table(table) => table.iter().map(|(key, value)| (key.clone(), json(value))).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fetchwise::backoff::BackoffSettings;
+    use fetchwise::detect::DetectorOptions;
+    use fetchwise::evidence::decay::DEFAULT_HALF_LIFE_DAYS;
+    use fetchwise::fetch::Limits;
+    use fetchwise::fetch::browser::BrowserOptions;
+    use fetchwise::fetch::http::DEFAULT_USER_AGENT;
+    use fetchwise::journal::maintenance::{DEFAULT_COMPACT_THRESHOLD, DEFAULT_RETAIN_DAYS};
+    use fetchwise::journal::{DEFAULT_SEGMENT_BYTES, Durability};
+    use fetchwise::policy;
+    use fetchwise::router::Mode;
+    use fetchwise::selector::VisitSettings;
+
+    use super::*;
+    use fetchwise_crawl::MAX_WAIT;
+    use crate::setup::settings::SPLIT_SHARE;
+
+    fn time(span: Duration) -> Value {
+        json!(humantime::format_duration(span).to_string())
+    }
+
+    /// Those that the library uses are compared there.
+    #[test]
+    fn the_declared_defaults_are_those_of_the_parts() {
+        let (visit, browser) = (VisitSettings::default(), BrowserOptions::default());
+        let Durability::Interval(interval) = Durability::default() else { panic!("another default") };
+        let size = |bytes: u64| json!(format!("{}MiB", bytes >> 20));
+        let all = keys();
+        for (name, want) in [
+            ("mode", json!(Mode::default().name())),
+            ("split_share", json!(SPLIT_SHARE)),
+            ("policy", json!(policy::NAMES[0])),
+            ("tuning.half_life_days", json!(DEFAULT_HALF_LIFE_DAYS)),
+            ("tuning.block_threshold", json!(f64::from(DetectorOptions::default().block_threshold))),
+            ("backoff.escalate_after_block", json!(visit.escalate_after_block)),
+            ("backoff.max_retry_after", time(BackoffSettings::default().max_retry_after)),
+            ("http.timeout", time(visit.deadline)),
+            ("tuning.probe_timeout", time(visit.probe_deadline)),
+            ("http.max_redirects", json!(visit.max_redirects)),
+            ("http.max_body", size(Limits::default().max_body)),
+            ("http.user_agent", json!(DEFAULT_USER_AGENT)),
+            ("pace.max_wait", time(MAX_WAIT)),
+            ("robots.agent", json!(DEFAULT_AGENT)),
+            ("browser.tabs", json!(browser.tabs)),
+            ("tuning.browser_quiet", time(browser.quiet)),
+            ("tuning.browser_max_settle", time(browser.max_settle)),
+            ("log.interval", time(interval)),
+            ("tuning.segment_bytes", size(DEFAULT_SEGMENT_BYTES)),
+            ("log.retain_days", json!(DEFAULT_RETAIN_DAYS)),
+            ("log.compact_threshold", json!(DEFAULT_COMPACT_THRESHOLD)),
+        ] {
+            let key = all.iter().find(|key| key.name() == name).unwrap();
+            let Some(KeyDefault::Value(value)) = &key.default else { panic!("{name} has no default") };
+            assert_eq!(json(value), want, "{name}");
+        }
     }
 }

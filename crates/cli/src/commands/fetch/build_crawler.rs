@@ -253,7 +253,7 @@ pub(crate) fn visits(settings: &Settings, crawl_options: &CrawlOptions) -> Visit
     let deadline = crawl_options.timeout.or(http.timeout).unwrap_or(base.deadline);
     VisitSettings {
         deadline,
-        probe_deadline: http.probe_timeout.unwrap_or(base.probe_deadline).min(deadline),
+        probe_deadline: settings.config.tuning.probe_timeout.unwrap_or(base.probe_deadline).min(deadline),
         max_redirects: http.max_redirects.unwrap_or(base.max_redirects),
         escalate_after_block: settings.config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block),
         // The pipeline of `fetch` has a separate limit, and a client of `serve` decides for itself.

@@ -404,10 +404,10 @@ fn browsers(
 
 /// Returns the options with the config's times for a page to settle.
 fn with_settle_times(settings: &Settings, options: BrowserOptions) -> BrowserOptions {
-    let config = &settings.config.browser;
+    let tuning = &settings.config.tuning;
     BrowserOptions {
-        quiet: config.quiet.unwrap_or(options.quiet),
-        max_settle: config.max_settle.unwrap_or(options.max_settle),
+        quiet: tuning.browser_quiet.unwrap_or(options.quiet),
+        max_settle: tuning.browser_max_settle.unwrap_or(options.max_settle),
         ..options
     }
 }

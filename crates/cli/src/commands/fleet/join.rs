@@ -85,10 +85,10 @@ pub(super) fn options(settings: &Settings, args: &FleetArgs) -> Options {
     options.egress_group = config.egress_group.clone().unwrap_or_default();
     options.max_age = config.max_age.unwrap_or(options.max_age);
     options.version = env!("CARGO_PKG_VERSION").to_owned();
-    let limits = &mut options.limits;
-    limits.attempts_per_s = config.max_attempts_per_second.unwrap_or(limits.attempts_per_s);
-    limits.new_keys_per_s = config.max_new_keys_per_second.unwrap_or(limits.new_keys_per_s);
-    limits.max_snapshot_bytes = config.max_snapshot_bytes.unwrap_or(limits.max_snapshot_bytes);
+    let (limits, tuning) = (&mut options.limits, &settings.config.tuning);
+    limits.attempts_per_s = tuning.fleet_max_attempts_per_second.unwrap_or(limits.attempts_per_s);
+    limits.new_keys_per_s = tuning.fleet_max_new_keys_per_second.unwrap_or(limits.new_keys_per_s);
+    limits.max_snapshot_bytes = tuning.fleet_max_snapshot_bytes.unwrap_or(limits.max_snapshot_bytes);
     options
 }
 

@@ -46,7 +46,7 @@ pub(super) fn sign(args: &SignArgs, settings: &Settings, out: &mut Output) -> Re
     let request = ToSign { method: &args.method, ..ToSign::get(&url) };
     if !signer.may_sign(&url) {
         return Err(Failure::usage(format_args!("{} is not signed: only https is", plain(url.as_str()))).advise(
-            "use an https URL; for tests, identity.http = \"loopback\" also signs http to loopback addresses",
+            "use an https URL; for tests, tuning.sign_http = \"loopback\" also signs http to loopback addresses",
         ));
     }
     let signed = signer.sign(&request, seconds(now)).map_err(|error| {

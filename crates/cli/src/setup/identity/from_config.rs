@@ -134,19 +134,19 @@ pub(crate) fn registrations(settings: &Settings) -> Result<Vec<(String, Timestam
 
 /// Returns the signer of the config, whatever its mode is.
 pub(crate) fn signer_with(settings: &Settings, now: Timestamp) -> Result<Signer, Failure> {
-    let config = &settings.config.identity;
+    let tuning = &settings.config.tuning;
     let (agent, source) = (agent(settings)?, key_source(settings)?);
     let signer = Signer::new(agent, source, seconds(now)).map_err(|error| failure(settings, &error))?;
-    let form = match config.form.unwrap_or_default() {
+    let form = match tuning.signature_form.unwrap_or_default() {
         SigningForm::Auto => FormSetting::Auto,
         SigningForm::Dictionary => FormSetting::Always(Form::Dictionary),
         SigningForm::String => FormSetting::Always(Form::String),
     };
-    let coverage = match config.coverage.unwrap_or_default() {
+    let coverage = match tuning.signature_coverage.unwrap_or_default() {
         SigningCoverage::Request => Coverage::Request,
         SigningCoverage::Authority => Coverage::Authority,
     };
-    let loopback = config.http == Some(SignedHttp::Loopback);
+    let loopback = tuning.sign_http == Some(SignedHttp::Loopback);
     Ok(signer.form(form).coverage(coverage).sign_loopback(loopback))
 }
 

@@ -11,8 +11,8 @@ use super::server::Server;
 const HOSTS: usize = 40;
 /// One attempt per URL, and learning always tries the cheap fetcher again, so it cannot learn how bad that is.
 const CONFIG: &str = "mode = 'split'\nsplit_share = 0.5\nrouter = 'routes.csv'\n\
-    [scoring]\nmax_attempts = 1\nexplore_rate = 1.0\nmax_explore_rate = 1.0\n\
-    [rollout]\nmin_pages = 20\nmin_hosts = 5\n\
+    [scoring]\nmax_attempts = 1\n\
+    [tuning]\nexplore_rate = 1.0\nmax_explore_rate = 1.0\nrollout_min_pages = 20\nrollout_min_hosts = 5\n\
     [[fetcher]]\nname = 'direct_access'\n\
     [[fetcher]]\nname = 'cheap'\nclass = 'plain'\ncost = 0.1\nprior = 0.99\ncommand = ['cat']\n";
 
