@@ -1,12 +1,12 @@
 //! The commands of `fetchwise-lab`, which `fetchwise` passes on to the program next to it.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::Path;
 
 use crate::support::{Ran, TestDir};
 
 /// Runs a copy of the program that has a folder to itself.
-fn run(program: &PathBuf, place: &TestDir, args: &[&str]) -> Ran {
+fn run(program: &Path, place: &TestDir, args: &[&str]) -> Ran {
     Ran::from(place.other_program(program.to_str().unwrap()).args(args).output().unwrap())
 }
 
