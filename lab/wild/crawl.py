@@ -87,14 +87,15 @@ def end(process: subprocess.Popen, seconds: float) -> bool:
         process.wait(timeout=seconds)
         return True
     except subprocess.TimeoutExpired:
-        pass
-    for sign in (signal.SIGINT, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, sign)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=40)
-            break
-    return False
+        return False
+    finally:
+        # Also when the lab itself is ended.
+        for sign in (signal.SIGINT, signal.SIGKILL):
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, sign)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=40)
 
 
 def by_fetchwise(program: str, host: Host, part: int, place: pathlib.Path) -> Run:
