@@ -22,13 +22,15 @@ NUXT_API = """import articles from '../../articles.json'
 
 export default defineEventHandler((event) => articles[getRouterParam(event, 'slug')])
 """
-NEXT_PAGE = """import articles from '../../articles.json';
+NEXT_PAGE = """import { notFound } from 'next/navigation';
+import articles from '../../articles.json';
 
 export const dynamic = 'force-dynamic';
 
 export default async function Page({ params }) {
   const { slug } = await params;
   const article = articles[slug];
+  if (!article) notFound();
   return <main><h1>{article.title}</h1>{article.paragraphs.map((part) => <p key={part}>{part}</p>)}</main>;
 }
 """
@@ -63,7 +65,7 @@ class NodeApp(App):
 class Nuxt(NodeApp):
     name = "nuxt"
     rule = "Nuxt with `ssr: false`; 30 articles, which a script fetches"
-    node = ("nuxt@4.5.2",)
+    node = ("nuxt@4.2.1",)
     built = ".output/server/index.mjs"
     count, seconds = 30, 400.0
 

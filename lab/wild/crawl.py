@@ -53,7 +53,8 @@ class Run:
 
 def is_good(text: str, link: Link) -> bool:
     """Returns whether the page has the texts, outside of scripts; markup may stand between words."""
-    visible = re.sub(r"<(script|style|noscript|template)\b.*?</\1>", " ", text, flags=re.S | re.I)
+    # A template shows nothing, unless it is a shadow root.
+    visible = re.sub(r"<(script|style|noscript|template(?![^>]*shadowrootmode))\b.*?</\1>", " ", text, flags=re.S | re.I)
     plain, spaced = (" ".join(html.unescape(re.sub(r"<[^>]*>", between, visible)).split()) for between in ("", " "))
     whole = " ".join(html.unescape(visible).split())
     return all(part in plain or part in spaced or part in whole for part in link.expected)
@@ -87,14 +88,15 @@ def end(process: subprocess.Popen, seconds: float) -> bool:
         process.wait(timeout=seconds)
         return True
     except subprocess.TimeoutExpired:
-        pass
-    for sign in (signal.SIGINT, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, sign)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=40)
-            break
-    return False
+        return False
+    finally:
+        # Also when the lab itself is ended.
+        for sign in (signal.SIGINT, signal.SIGKILL):
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, sign)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=40)
 
 
 def by_fetchwise(program: str, host: Host, part: int, place: pathlib.Path) -> Run:

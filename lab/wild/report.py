@@ -104,7 +104,7 @@ def lines(results: dict, rows: list) -> list[str]:
     skipped = [f"* Skipped: {kind.name}. {found['skipped']}" for kind, found in results.values() if "skipped" in found]
     text += ["", *skipped] if skipped else []
     runs = [(kind.name, found) for kind, found in results.values() if "at" in found]
-    text += ["", "When each ran:", "", *heads("host", "began (UTC)", "load", "commit")]
+    text += ["", "When each ran:", "", *heads("host", "began (UTC)", "load", "commit of the checkout")]
     text += [row(name, found["at"], f"{found['load']:.1f}", found["commit"]) for name, found in runs]
     return text
 

@@ -82,6 +82,8 @@ def main() -> int:
     link = Link("http://a/", ("Fish & chips", "a word"))
     assert is_good("<title>x</title><p>Fish &amp; <b>chips</b></p>\n<p>A list: a\n word</p>", link)
     assert not is_good("<p>Fish &amp; chips</p>", link)
+    assert is_good("<div><template shadowrootmode='open'>Fish &amp; chips, a word</template></div>", link)
+    assert not is_good("<template>Fish &amp; chips, a word</template>", link)
     assert not is_good("<script>text = 'Fish & chips: a word'</script>", link)
     print("The relay and the judgement of pages work.")
     return 0
