@@ -123,7 +123,7 @@ def test_an_explanation_is_the_text_of_the_program_and_has_a_form_for_notebooks(
     printed = program.run("explain", url, "--config", str(config), "--all-fetchers", data=tmp_path / "data")
     assert str(explanation) == printed.split("\n\n--full")[0]
     lines = str(explanation).splitlines()
-    assert lines[2].startswith("playwright  learned") and [line[:5] for line in lines[3:]] == ["  1. ", "  2. ", "  3. "]
+    assert lines[2].startswith("playwright  ") and [line[:5] for line in lines[3:]] == ["  1. ", "  2. ", "  3. "]
     html = explanation._repr_html_()
     assert "<b>playwright</b>" in html and html.count("<li>") == 3 and "<td>direct_access</td>" in html
     assert "a=&lt;b&gt;&amp;c=1" in html
