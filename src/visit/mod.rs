@@ -191,7 +191,8 @@ struct SeenSigns {
     short_pages: ShortPages,
     /// A block that may concern the page or the pace: the id of the doubt, and the time limit of its verdict.
     doubt: Option<(u32, Timestamp)>,
-    /// The time before which a failure is not retried.
+    /// The last failure before the last retry, and the time before which that does not go out.
+    failed_at: Option<Timestamp>,
     retry_at: Option<Timestamp>,
 }
 

@@ -118,7 +118,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             cost: result.requests,
             renders: by.renders,
             policy: RateLimit::read(&result.headers, self.selector.clock().date_of(now)),
-            ..fetchwise_pace::Response::new(Signal::of(&result.outcome, result.status), selection.fetcher)
+            ..fetchwise_pace::Response::new(self.signal(result, now), selection.fetcher)
         };
         match permit.report(&response, now) {
             // The site is not involved.
@@ -135,6 +135,17 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 PaceEffect::Held(hold_until)
             }
         }
+    }
+
+    /// Returns what a result says to the pace. A page that keeps failing while its host serves others says nothing new of
+    /// the host.
+    fn signal(&self, result: &FetchResult, now: Timestamp) -> Signal {
+        let signal = Signal::of(&result.outcome, result.status);
+        let is_error = matches!(signal, Signal::Unavailable | Signal::Broken | Signal::ServerError);
+        let has_served =
+            |since| self.selector.pace().is_some_and(|pace| pace.has_served_since(self.host(), since, now));
+        let is_own = is_error && self.seen.failed_at.is_some_and(has_served);
+        if is_own { Signal::NotAsked } else { signal }
     }
 
     /// Returns whether the host recently served the fetcher of `by`, or any fetcher if `None`. A block then concerns

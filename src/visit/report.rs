@@ -180,6 +180,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             if is_late {
                 // Others need not wait for it.
                 claims.lead = None;
+                self.seen.failed_at = Some(sent.now);
                 self.seen.retry_at = Some(sent.now.saturating_add(LATER));
             }
             if sent.is_probe && kind == Some(ErrorKind::Timeout) {

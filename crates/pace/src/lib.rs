@@ -126,6 +126,7 @@ use crate::limiter::active_state::ActiveState;
 use crate::limiter::admission::{Admission, LevelRules};
 use crate::limiter::host::{HostEntry, HostIdentity};
 use crate::limiter::host_map::HostMap;
+use crate::limiter::permit::wrapped;
 use crate::limiter::shared_levels::{SharedEntry, SharedMap, SharedState, SiteSharing, is_recent};
 use crate::persistence::persisted_state::{PersistedState, RENDER_COST};
 use crate::signals::local_load::LocalLoad;
@@ -331,6 +332,15 @@ impl Pace {
                 None => active.has_any_success(now),
             })
         })
+    }
+
+    /// Returns whether the host has given a good response after `since`, within the last hour.
+    pub fn has_served_since(&self, host: &str, since: Timestamp, now: Timestamp) -> bool {
+        let age_ms = self.hosts.get(self.key(host)).and_then(|mut guard| {
+            let last = guard.entry().active()?.last_good_response()?;
+            Some(i64::from(wrapped(now.as_millis()).wrapping_sub(last)))
+        });
+        age_ms.is_some_and(|age_ms| now.as_millis() - age_ms > since.as_millis())
     }
 
     /// Returns since when the host has refused all requests, if that is about the pace as far as anyone knows: it had

@@ -159,7 +159,9 @@ proptest! {
             let mut late: Vec<(Permit, Signal)> = permits.into_iter().zip(signals.iter().copied()).collect();
             late.rotate_left(turn % count.max(1));
             for (permit, signal) in late {
-                assert_eq!(pace.record_response(permit, &response_with(signal, None, 5), now), ResponseEffect::Nothing);
+                let effect = pace.record_response(permit, &response_with(signal, None, 5), now);
+                let is_page = matches!(signal, Signal::Content | Signal::ClientError | Signal::NotAsked);
+                assert!(if is_page { effect == ResponseEffect::Nothing } else { matches!(effect, ResponseEffect::Refused { .. }) });
             }
             pace.state(Level::Host, "a.org")
         };

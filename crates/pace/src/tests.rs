@@ -85,7 +85,7 @@ fn a_429_holds_the_host_and_sixteen_parallel_ones_are_one_limit_hit() {
     let limited = Response { retry_after: Some(Duration::from_secs(60)), ..Response::new(Signal::Limited, FETCHER) };
     let done: Vec<ResponseEffect> = permits.drain(..).map(|permit| crawl.respond(permit, limited)).collect();
     assert!(matches!(done[0], ResponseEffect::LimitHit { level: Level::Host, .. }), "{done:?}");
-    assert!(done[1..].iter().all(|done| *done == ResponseEffect::Nothing), "{done:?}");
+    assert!(done[1..].iter().all(|done| matches!(done, ResponseEffect::Refused { .. })), "{done:?}");
     let limit_hit_at = crawl.now;
     let trial = crawl.permit("a.org");
     assert_eq!(crawl.now, limit_hit_at + 61_000, "the hold is what was asked for and a second");
@@ -930,4 +930,153 @@ fn a_few_unpublished_pages_hold_no_host_that_serves_the_others() {
         }
         assert_eq!(limit_hits, 0, "{count} from {first} on");
     }
+}
+
+/// A bucket of tokens that refuses what is too much, and its refusals.
+fn bucket(rate: f64, size: f64, seed: u64) -> impl FnMut(i64) -> bool {
+    let (mut tokens, mut last) = (size * luck(seed, 0), i64::MIN);
+    move |now| {
+        let passed = if last == i64::MIN { 0 } else { now - last };
+        tokens = f64::min(tokens + rate * passed as f64 / 1000.0, size);
+        last = now;
+        let is_admitted = tokens >= 1.0;
+        tokens -= f64::from(u8::from(is_admitted));
+        !is_admitted
+    }
+}
+
+/// A bucket that answers 403 refused half of all requests for good: between two refusals it served, and so each refusal
+/// seemed to be one page's.
+#[test]
+fn a_limit_that_blocks_between_good_pages_is_a_limit() {
+    for (rate, size, seed) in [(1.0, 5.0, 1), (3.0, 12.0, 2), (1.5, 20.0, 3), (6.0, 30.0, 4)] {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        let mut is_refused = bucket(rate, size, seed);
+        let mut block = |now| if is_refused(now) { Signal::Block } else { Signal::Content };
+        crawl_with(&mut crawl, 900, &mut block);
+        let (good, refused) = crawl_with(&mut crawl, 3600, &mut block);
+        assert!(refused <= (good + refused) / 30, "{rate} {size}: {refused} of {}", good + refused);
+        assert!(f64::from(good) >= 0.6 * rate * 3600.0, "{rate} {size}: {good}");
+    }
+}
+
+/// A host that blocks every tenth page for everybody lost two thirds of its pace.
+#[test]
+fn pages_that_are_blocked_at_any_rate_do_not_slow_a_host() {
+    for share in [0.02, 0.07, 0.15, 0.3] {
+        let mut rates: Vec<f64> = (0..15)
+            .map(|seed| {
+                let (mut crawl, mut n) = (Crawl::new(PaceSettings::default()), 0);
+                crawl_with(&mut crawl, 600, |_| {
+                    n += 1;
+                    if luck(seed, n) < share { Signal::Block } else { Signal::Content }
+                });
+                crawl.explain("a.org").rate
+            })
+            .collect();
+        rates.sort_by(f64::total_cmp);
+        assert!(rates[5] >= 10.0, "{share}: {rates:.1?}");
+    }
+}
+
+/// A host that blocked some pages at any rate, and then every page, was asked on.
+#[test]
+fn a_host_that_blocks_some_pages_and_then_all_is_held() {
+    for share in [0.03, 0.2] {
+        let (mut crawl, mut n) = (Crawl::new(PaceSettings::default()), 0);
+        crawl_with(&mut crawl, 400, |_| {
+            n += 1;
+            if luck(7, n) < share { Signal::Block } else { Signal::Content }
+        });
+        let (_, refused) = crawl_with(&mut crawl, 120, |_| Signal::Block);
+        assert!(refused <= 15, "{share}: {refused}");
+    }
+}
+
+/// Refusals that came after ten seconds, or not at all, counted no more than any error: three of them between twenty pages
+/// never made a limit.
+#[test]
+fn errors_that_keep_the_crawler_waiting_weigh_more() {
+    let hits = |latency_ms: u64| {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        crawl.good("a.org", 60);
+        let permits: Vec<Permit> = (0..2).map(|_| crawl.permit("a.org")).collect();
+        crawl.now += latency_ms as i64;
+        let response = Response {
+            latency: Some(Duration::from_millis(latency_ms)),
+            ..Response::new(Signal::ServerError, FETCHER)
+        };
+        let effects = permits.into_iter().map(|permit| crawl.respond(permit, response));
+        effects.filter(|effect| matches!(effect, ResponseEffect::LimitHit { .. })).count()
+    };
+    assert_eq!([120, 2000, 10_000, 30_000].map(hits), [0, 0, 1, 1]);
+}
+
+#[test]
+fn a_host_that_served_and_refuses_everything_is_refusing_for_a_limited_time() {
+    for (signal, served, patience_s) in [
+        (Signal::Limited, 40, Some(3600)),
+        (Signal::Block, 40, Some(3600)),
+        (Signal::Unavailable, 40, Some(900)),
+        (Signal::Broken, 40, Some(900)),
+        (Signal::Limited, 0, None),
+        (Signal::ServerError, 0, None),
+    ] {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        crawl.good("a.org", served);
+        let mut begin = None;
+        for _ in 0..60 {
+            let permit = crawl.permit("a.org");
+            let since = crawl.pace.refusing_since("a.org", crawl.at());
+            let passed_s = begin.map_or(0, |begin: i64| (crawl.now - begin) / 1000);
+            let is_expected = begin.is_some() && patience_s.is_some_and(|patience_s| passed_s <= patience_s);
+            assert_eq!(since.is_some(), is_expected, "{signal:?} after {passed_s} s");
+            crawl.now += 20;
+            if let ResponseEffect::LimitHit { .. } = crawl.respond(permit, Response::new(signal, FETCHER)) {
+                begin.get_or_insert(crawl.now);
+            }
+        }
+        let permit = crawl.permit("a.org");
+        let _ = crawl.respond(permit, Response::new(Signal::Content, FETCHER));
+        assert_eq!(crawl.pace.refusing_since("a.org", crawl.at()), None, "it serves again");
+    }
+}
+
+#[test]
+fn what_was_in_flight_at_a_limit_hit_was_refused_by_it() {
+    for (signal, is_refused) in [
+        (Signal::Limited, true),
+        (Signal::Block, true),
+        (Signal::ServerError, true),
+        (Signal::Broken, true),
+        (Signal::Content, false),
+        (Signal::ClientError, false),
+        (Signal::NotAsked, false),
+    ] {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        crawl.good("a.org", 40);
+        let (first, second) = (crawl.permit("a.org"), crawl.permit("a.org"));
+        let effect = crawl.respond(first, Response::new(Signal::Limited, FETCHER));
+        let ResponseEffect::LimitHit { hold_until, .. } = effect else { panic!("a 429 is a limit hit") };
+        let effect = crawl.respond(second, Response::new(signal, FETCHER));
+        let expected = if is_refused { ResponseEffect::Refused { until: hold_until } } else { ResponseEffect::Nothing };
+        assert_eq!(effect, expected, "{signal:?}");
+    }
+}
+
+/// After a 429, each trial that got a 500 was followed by the next one at once.
+#[test]
+fn trials_that_fail_otherwise_than_the_limit_are_not_repeated_at_once() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 40);
+    let permit = crawl.permit("a.org");
+    let _ = crawl.respond(permit, Response::new(Signal::Limited, FETCHER));
+    let (begin, mut trials) = (crawl.now, 0);
+    while crawl.now < begin + 300_000 {
+        let permit = crawl.permit("a.org");
+        crawl.now += 50;
+        trials += 1;
+        let _ = crawl.respond(permit, Response::new(Signal::ServerError, FETCHER));
+    }
+    assert!(trials <= 9, "{trials}");
 }

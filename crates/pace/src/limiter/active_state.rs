@@ -52,6 +52,8 @@ pub(crate) struct Trouble {
     pub(crate) hold: i64,
     pub(crate) hold_s: f32,
     pub(crate) trial: Trial,
+    /// A trial of the hold has failed otherwise than the limit answers.
+    pub(crate) had_odd_trial: bool,
     /// The host had served a moment before the last limit hit.
     pub(crate) was_serving: bool,
     /// The host asked for this hold; and it has refused a trial after a hold that it had asked for.
@@ -222,6 +224,11 @@ impl ActiveState {
     /// Returns whether only the persisted state needs to be kept.
     pub(crate) fn is_idle(&self, now: i64) -> bool {
         self.in_flight == 0 && now.saturating_sub(self.at) > ACTIVE_MS
+    }
+
+    /// Returns the time of the last good response, modulo 2^32 ms.
+    pub(crate) fn last_good_response(&self) -> Option<u32> {
+        (!self.has_no_response()).then_some(self.seconds_since_response)
     }
 
     /// Returns whether the host has not responded since it was woken.

@@ -246,7 +246,8 @@ impl<'r> Admission<'r> {
                 }
                 Signal::Content | Signal::ClientError => gate.end_hold_after_trial(),
                 _ if in_doubt => doubted = Some(level),
-                Signal::ServerError if gate.persisted.cause() != Cause::Errors => {
+                // A single one may be the page's own.
+                Signal::ServerError if gate.persisted.cause() != Cause::Errors && !gate.is_second_odd_trial() => {
                     effect = Some((ResponseEffect::Nothing, None))
                 }
                 Signal::Block if !asked_to_wait && level == Level::Host && gate.test_block_noise(true) => {

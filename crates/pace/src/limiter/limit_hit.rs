@@ -76,6 +76,8 @@ impl RateGate<'_> {
             if is_ambiguous(hit) {
                 self.soften(before);
             }
+        } else {
+            self.persisted.set_blame(None, hit.cause);
         }
         let asked = self.requested_hold_s(hit.retry_after);
         let is_early = self.active.trouble().fresh > 0;
@@ -107,6 +109,11 @@ impl RateGate<'_> {
         trouble.doubt = None;
 
         self.hold_for(hold_s, Trial::Wanted)
+    }
+
+    /// Returns whether an earlier trial of this hold has failed otherwise than the limit answers, and counts this one.
+    pub(crate) fn is_second_odd_trial(&mut self) -> bool {
+        std::mem::replace(&mut self.active.trouble().had_odd_trial, true)
     }
 
     /// Extends the hold by half after a blocked trial, or more if the host asks for more: it has asked for too little
@@ -160,7 +167,7 @@ impl RateGate<'_> {
         self.persisted.set_trial(false);
         let trial_at = self.now;
         let trouble = self.active.trouble();
-        (trouble.trial, trouble.fresh) = (Trial::No, TOO_EARLY);
+        (trouble.trial, trouble.fresh, trouble.had_odd_trial) = (Trial::No, TOO_EARLY, false);
         (trouble.resumed_at, trouble.resumed) = (trial_at, 1);
 
         let (ceiling, _) = self.ceiling();

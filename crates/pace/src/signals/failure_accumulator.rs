@@ -305,7 +305,7 @@ impl RateGate<'_> {
         let trouble = self.active.trouble();
         trouble.blocks_in_a_row = trouble.blocks_in_a_row.saturating_add(1);
         let share = trouble.block_noise.expected_share(USUAL_BLOCKS);
-        // By chance, so many in a row come once in 100,000 responses.
+        // By chance, as many in a row come once in 100,000 responses.
         let is_ban = f64::from(trouble.blocks_in_a_row) >= (ODDS_OF_A_BAN / -share.ln()).max(BAN_LEAST);
         let step = match trouble.block_noise.excess(1.0) {
             Some(excess) => ERRORS * excess,
