@@ -167,7 +167,7 @@ impl Concepts {
             made.add_concept(line, concept)?;
         }
         let count = words.iter().flat_map(|(_, words)| words.meanings.values()).map(Vec::len).sum();
-        let mut known = KnownWords::with_capacity_and_hasher(count, Xxh3DefaultBuilder::default());
+        let mut known = KnownWords::with_capacity_and_hasher(count, Xxh3DefaultBuilder);
         made.words.reserve(count);
         patterns.reserve(count);
         for (line, words) in words {
