@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use fetchwise_types::time::Timestamp;
 
-/// Rotations of a SimHash. Each has a table of its own, so that a near pair shares a bucket in one of them.
+/// Rotations of a SimHash. Each has its own table, so that a near pair shares a bucket in one of them.
 const ROTATIONS: usize = 4;
 /// Buckets of a rotation.
 const BUCKETS: usize = 4_096;
@@ -300,7 +300,7 @@ mod tests {
         let mut found = 0;
         for site in 0..2_000 {
             for address in 0..3 {
-                assert_eq!(seen(&pages, hash(1_000_000 + site * 10 + address), site), None, "a page of its own");
+                assert_eq!(seen(&pages, hash(1_000_000 + site * 10 + address), site), None, "one page each");
             }
             if site % 20 == 0 {
                 found += u32::from(seen(&pages, hash(7), site).is_some());
@@ -318,7 +318,7 @@ mod tests {
                 let pages = &pages;
                 scope.spawn(move || {
                     for n in 0..20_000 {
-                        let own = seen(pages, hash(thread << 32 | n), thread);
+                        let own = seen(pages, hash(1 << 40 | thread << 32 | n), thread);
                         assert!(own.is_none(), "a page of one site is never one of none");
                         seen(pages, hash(7), thread * 20_000 + n);
                     }

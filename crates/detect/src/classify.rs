@@ -11,8 +11,8 @@ use memchr::memmem;
 
 use super::cues::CueInput;
 use crate::collect::{
-    NO_LIMIT, host, lower, read_body, read_cue_words, read_headers, read_redirect, read_refresh_header, read_words,
-    script_bytes, speaks_without_scripts, vendor_bit, without_long_raw,
+    NO_LIMIT, host, lower, read_body, read_cue_words, read_headers, read_products, read_redirect, read_refresh_header,
+    read_words, script_bytes, speaks_without_scripts, vendor_bit, without_long_raw,
 };
 use crate::html::charset::Charset;
 use crate::html::page_facts::{HARDLY_ANY_TEXT, PageFacts};
@@ -79,6 +79,9 @@ pub(super) fn inspect(
         scratch.facts.forget();
     }
     read_refresh_header(table, page, scratch);
+    if verdict.is_html {
+        read_products(context, table, charset, scratch);
+    }
     test_rules(table, page, scratch);
     read_words(table, scratch);
     let (may_be_block, cues_count) = read_cues(context, table, page, (charset, verdict.is_html), scratch);

@@ -431,6 +431,22 @@ fn hash_text(scratch: &mut Scratch) {
     scratch.text_hash = if visible.is_empty() { 0 } else { xxh3_64(visible.as_bytes()) };
 }
 
+/// Searches for names of products of networks where they may count: next to words of a network, or to hardly any words.
+/// Must run after [`read_body`].
+pub(super) fn read_products(context: &ReadContext, table: &RuleTable, charset: Charset, scratch: &mut Scratch) {
+    let chars = scratch.facts.visible.chars;
+    let may_count = chars <= HARDLY_ANY_TEXT || table.concepts.may_name_product(scratch.all_meanings);
+    if !scratch.facts.complete || chars > LITTLE_TEXT || !may_count {
+        return;
+    }
+    scratch.hits.clear();
+    let (head, tail) = ends(scratch.lower.len());
+    for window in [0..head, tail..scratch.lower.len()] {
+        collect(&table.products, table, true, window, scratch);
+    }
+    locate(context, table, charset, scratch);
+}
+
 /// Searches a page with next to no text for words that only hint at a block. Must run after [`read_body`].
 pub(super) fn read_cue_words(table: &RuleTable, scratch: &mut Scratch) {
     let Scratch { folded, found, buffer, .. } = scratch;

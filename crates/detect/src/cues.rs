@@ -416,7 +416,7 @@ fn shape_of(vocabulary: &Vocabulary, sentence: &str) -> Meanings {
     let when = |is: bool, meaning: Meanings| if is { meaning } else { 0 };
     when(has_digit(sentence), vocabulary.digits)
         | when(sentence.contains('@'), vocabulary.mailed)
-        | when(sentence.contains("://"), vocabulary.linked)
+        | when(sentence.contains("://") || names_host(sentence), vocabulary.linked)
 }
 
 /// Counts the concepts of the current sentence. Returns whether one of them counts for a block.
@@ -514,9 +514,9 @@ impl CueTally {
         for (_, meanings, pattern) in words.filter(|(at, ..)| !is_quoted(*at)) {
             set |= meanings;
             for (language, meanings) in table.concepts.readings(*pattern) {
-                match self.by_language.iter_mut().find(|(its, _)| its == language) {
+                match self.by_language.iter_mut().find(|(its, _)| *its == language) {
                     Some((_, known)) => *known |= meanings,
-                    None => self.by_language.push((*language, meanings | of_all)),
+                    None => self.by_language.push((language, meanings | of_all)),
                 }
             }
         }
@@ -610,6 +610,18 @@ pub(crate) fn count_chars(text: &str, start: u32, end: u32) -> u32 {
 }
 
 /// Returns whether the text contains a digit of any script.
+/// Returns whether a text names a host, such as `lark.example`.
+fn names_host(text: &str) -> bool {
+    text.contains('.') && text.split_whitespace().any(is_host)
+}
+
+fn is_host(word: &str) -> bool {
+    let name = word.trim_matches(|c: char| !c.is_alphanumeric());
+    let is_label = |label: &str| !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    let is_top = |label: &str| label.len() >= 2 && label.bytes().all(|b| b.is_ascii_alphabetic());
+    name.rsplit_once('.').is_some_and(|(rest, top)| is_top(top) && rest.split('.').all(is_label))
+}
+
 fn has_digit(text: &str) -> bool {
     // The digits of other scripts are outside ASCII.
     text.bytes().any(|byte| byte.is_ascii_digit()) || !text.is_ascii() && text.chars().any(char::is_numeric)
@@ -683,6 +695,16 @@ mod tests {
         }
         assert_eq!(items, [("changes • ", false), ("one * ", true), ("two 2*3 * ", true), ("three", true)]);
         assert_eq!(bullets(text), 3);
+    }
+
+    #[test]
+    fn a_host_is_a_name_with_a_dot_inside() {
+        for text in ["go to lark.example now", "(www.lark.example)", "lark.example.", "a-b.co.uk:"] {
+            assert!(names_host(text), "{text}");
+        }
+        for text in ["the end. go on", "9.99 eur", "e.g. this", "a..b", "version 1.2", ""] {
+            assert!(!names_host(text), "{text}");
+        }
     }
 
     #[test]

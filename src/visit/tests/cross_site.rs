@@ -4,7 +4,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
 
-/// Returns the SimHash of a page of its own.
+/// Returns the SimHash of the page with this text.
 fn hash(text: &str) -> Option<u64> {
     Some(xxh3_64(text.as_bytes()))
 }

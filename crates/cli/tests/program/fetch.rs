@@ -150,16 +150,16 @@ fn a_page_that_three_sites_show_is_a_default_page_and_what_failed_is_kept() {
         here yet. Come back another day, or ask the registrar who keeps the name for its owner.</p><p>Names are kept for \
         a year at a time, and their owners may renew them at any time before that year has passed.</p>";
     let hosts: Vec<String> = (2..6).map(|n| format!("127.0.0.{n}")).collect();
-    let wall = "<title>Just a moment...</title><script>window._cf_chl_opt={cType:'managed'}</script>";
+    let challenge = "<title>Just a moment...</title><script>window._cf_chl_opt={cType:'managed'}</script>";
     let mut sites: Vec<(&str, Site)> = hosts.iter().map(|host| (&**host, Site::Html(parked.to_owned()))).collect();
-    sites.push((HOST, Site::Html(wall.to_owned())));
+    sites.push((HOST, Site::Html(challenge.to_owned())));
     let origin = Origin::start(sites).unwrap();
     let urls: Vec<String> = hosts.iter().map(|host| origin.url(host, "/a").to_string()).collect();
-    let (wall_url, failed) =
-        (origin.url(HOST, "/wall").to_string(), place.path("failed").to_string_lossy().into_owned());
+    let (refusal_url, failed) =
+        (origin.url(HOST, "/challenge").to_string(), place.path("failed").to_string_lossy().into_owned());
     let mut args = vec!["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", "--concurrency", "1"];
     args.extend(["--ordered", "--keep-failed", &failed]);
-    args.extend(urls.iter().map(String::as_str).chain([&*wall_url]));
+    args.extend(urls.iter().map(String::as_str).chain([&*refusal_url]));
     let results = place.run(&args).json();
     let marked: Vec<bool> = results.iter().map(|line| line["default_page"] == true).collect();
     assert_eq!(marked, [false, false, true, true, false], "{results:?}");
@@ -171,7 +171,7 @@ fn a_page_that_three_sites_show_is_a_default_page_and_what_failed_is_kept() {
     let failed = &results[4];
     assert_eq!(failed["error_type"], "blocked_captcha", "{failed}");
     assert!(failed["verdict"]["rule"].is_string() && failed["verdict"]["visible_chars"] == 0, "{failed}");
-    assert_eq!(std::fs::read_to_string(failed["file"].as_str().unwrap()).unwrap(), wall);
+    assert_eq!(std::fs::read_to_string(failed["file"].as_str().unwrap()).unwrap(), challenge);
     let index = place.path("failed").join(HOST).join("index.jsonl").to_string_lossy().into_owned();
     let read = place.run(&["classify", "--batch", &index, "--json"]).json();
     assert_eq!((read.len(), &read[0]["is_blocked"]), (1, &true.into()), "{read:?}");

@@ -38,6 +38,7 @@ enum ScanSet {
     Cue,
     CueWord,
     Refresh,
+    Product,
 }
 
 /// A table under construction.
@@ -80,6 +81,7 @@ impl TableBuilder {
             Grade::Presence | Grade::Paywall => ScanSet::Early,
             Grade::Spa => ScanSet::Thin,
             Grade::Cue => ScanSet::Cue,
+            Grade::Network if max_visible_chars <= LITTLE_TEXT => ScanSet::Product,
             _ if max_visible_chars > LITTLE_TEXT => ScanSet::Early,
             _ if max_visible_chars <= HARDLY_ANY_TEXT => ScanSet::Thin,
             _ => ScanSet::Late,
@@ -200,7 +202,7 @@ impl TableBuilder {
             let placed = self.patterns.iter().zip(&self.sets).enumerate();
             placed.filter(move |(_, (_, place))| sets.contains(place)).map(|(i, (pattern, place))| {
                 let class = match place {
-                    ScanSet::Late | ScanSet::Thin => PatternClass::Word,
+                    ScanSet::Late | ScanSet::Thin | ScanSet::Product => PatternClass::Word,
                     ScanSet::Cue => PatternClass::Cue,
                     _ => PatternClass::Marker,
                 };
@@ -226,6 +228,7 @@ impl TableBuilder {
                 of(&[ScanSet::Sentence]).map(|(number, _, pattern)| (number, pattern)),
                 concepts.searched(&self.patterns),
             ),
+            products: scan(&[ScanSet::Product]),
             cue_words: scan(&[ScanSet::CueWord]),
             refreshes: scan(&[ScanSet::Refresh]),
             rules: self.rules,

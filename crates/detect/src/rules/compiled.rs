@@ -97,6 +97,8 @@ pub(crate) struct RuleTable {
     pub(crate) short_always: bool,
     /// Sentences and all words, searched for in folded text.
     pub(crate) wording: WordScan,
+    /// Names of products of networks, searched for in pages whose words may be those of a network.
+    pub(crate) products: PatternScan,
     /// Words that only hint at a block, searched for in folded text.
     pub(crate) cue_words: PatternScan,
     /// Patterns in the target of a refresh.

@@ -14,6 +14,7 @@ use crate::html::text;
 use crate::rules::file::{ConceptSource, RuleError, WordsSource, value};
 use crate::rules::pattern::{Pattern, has_words};
 use crate::rules::word_scan::{Meanings, SearchedWord};
+use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 
 /// Maximum number of meanings.
 const MAX_MEANINGS: usize = 128;
@@ -57,9 +58,16 @@ struct ConceptWhen {
     concept: u16,
 }
 
+/// Meanings one of which the page of a network has where the name of a product counts.
+const OF_NETWORKS: [&str; 15] = [
+    "refused", "unopened", "closed", "disabled", "disable", "acl", "category", "topic", "barrier", "proxy", "isp",
+    "law", "internet", "terms", "keeper",
+];
+
 /// Meanings that a page must have to be read more closely. Each core concept has at least one of them; all other
 /// meanings occur in most pages.
-const HINTS: [&str; 29] = [
+const HINTS: [&str; 30] = [
+    "unopened",
     "robot",
     "captcha",
     "unusual",
@@ -118,6 +126,8 @@ pub(crate) struct Concepts {
     languages: HashMap<String, u8>,
     /// See [`HINTS`].
     hints: Meanings,
+    /// Those that the page of a network may have where it names a product.
+    of_networks: Meanings,
 }
 
 /// A compiled word.
@@ -125,8 +135,9 @@ pub(crate) struct Concepts {
 struct Word {
     /// Its meanings in any language.
     meanings: Meanings,
-    /// Its meanings in each language that has it.
-    readings: Vec<(u8, Meanings)>,
+    /// Its meanings in the first language that has it, and in the others: most words are of one language.
+    reading: (u8, Meanings),
+    others: Vec<(u8, Meanings)>,
     /// It begins where a word begins: no letter may stand before it.
     begins: bool,
 }
@@ -134,29 +145,36 @@ struct Word {
 impl Word {
     fn add(&mut self, language: u8, meaning: Meanings) {
         self.meanings |= meaning;
-        match self.readings.iter_mut().find(|(its, _)| *its == language) {
+        match std::iter::once(&mut self.reading).chain(&mut self.others).find(|(its, _)| *its == language) {
             Some((_, meanings)) => *meanings |= meaning,
-            None => self.readings.push((language, meaning)),
+            None => self.others.push((language, meaning)),
         }
     }
 }
+
+/// The place of each word.
+type KnownWords = HashMap<String, usize, Xxh3DefaultBuilder>;
 
 impl Concepts {
     /// Compiles what was read, each item with its line. Adds the words' patterns to `patterns`.
     pub(crate) fn compile(
         concepts: Vec<(usize, ConceptSource)>,
-        words: Vec<(usize, WordsSource)>,
+        words: Vec<(usize, Arc<WordsSource>)>,
         patterns: &mut Vec<Pattern>,
     ) -> Result<Self, RuleError> {
         let mut made = Self { first_word: patterns.len() as u32, ..Self::default() };
         for (line, concept) in concepts {
             made.add_concept(line, concept)?;
         }
-        let mut known: HashMap<String, usize> = HashMap::new();
+        let count = words.iter().flat_map(|(_, words)| words.meanings.values()).map(Vec::len).sum();
+        let mut known = KnownWords::with_capacity_and_hasher(count, Xxh3DefaultBuilder);
+        made.words.reserve(count);
+        patterns.reserve(count);
         for (line, words) in words {
             made.add_words(line, &words, patterns, &mut known)?;
         }
         made.hints = made.named(&HINTS);
+        made.of_networks = made.named(&OF_NETWORKS);
         made.one_language = made.named(&["manual"]);
         made.in_any_page = made.named(&["short", "digits", "mailed", "linked"]);
         Ok(made)
@@ -215,7 +233,7 @@ impl Concepts {
         line: usize,
         written: &WordsSource,
         patterns: &mut Vec<Pattern>,
-        known: &mut HashMap<String, usize>,
+        known: &mut KnownWords,
     ) -> Result<(), RuleError> {
         let mut folded = String::new();
         let next = self.languages.len();
@@ -259,7 +277,12 @@ impl Concepts {
                     // A pattern that begins with a separator begins a word by itself.
                     let begins = pattern.chars().next().is_some_and(has_words);
                     new.insert(self.words.len());
-                    self.words.push(Word { meanings: meaning, readings: vec![(language, meaning)], begins });
+                    self.words.push(Word {
+                        meanings: meaning,
+                        reading: (language, meaning),
+                        others: Vec::new(),
+                        begins,
+                    });
                     patterns.push(parsed);
                 }
             }
@@ -282,9 +305,9 @@ impl Concepts {
     }
 
     /// Returns the meanings of the word `pattern` in each language that has it.
-    pub(crate) fn readings(&self, pattern: u32) -> &[(u8, Meanings)] {
-        let word = pattern.checked_sub(self.first_word).and_then(|number| self.words.get(number as usize));
-        word.map_or(&[], |word| &word.readings)
+    pub(crate) fn readings(&self, pattern: u32) -> impl Iterator<Item = (u8, Meanings)> {
+        let word = pattern.checked_sub(self.first_word).and_then(|index| self.words.get(index as usize));
+        word.into_iter().flat_map(|word| std::iter::once(word.reading).chain(word.others.iter().copied()))
     }
 
     /// Returns the meanings with these names.
@@ -302,6 +325,11 @@ impl Concepts {
     pub(crate) fn may_have_failed(&self, meanings: Meanings) -> bool {
         let meanings = meanings | self.in_any_page;
         self.failure_needs.iter().any(|all| meanings & all == *all)
+    }
+
+    /// Returns whether a page with a word of these meanings may name a product of networks that counts.
+    pub(crate) fn may_name_product(&self, meanings: Meanings) -> bool {
+        meanings & self.of_networks != 0
     }
 
     /// Returns whether a page with these meanings, in any sentences, may be of a network.

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -184,7 +185,7 @@ pub(crate) struct RuleFile {
     /// The concepts, each with its line.
     pub(crate) concepts: Vec<(usize, ConceptSource)>,
     /// The words, each with their line.
-    pub(crate) words: Vec<(usize, WordsSource)>,
+    pub(crate) words: Vec<(usize, Arc<WordsSource>)>,
 }
 
 impl ConceptSource {
@@ -214,6 +215,7 @@ pub(crate) fn read(toml: &str) -> Result<RuleFile, RuleError> {
             return Err(value(*line, &rule.id, "id", format!("duplicate id: line {first} has it already")));
         }
     }
+    let words = words.into_iter().map(|(line, words)| (line, Arc::new(words))).collect();
     Ok(RuleFile { disable: file.disable, rules, concepts, words })
 }
 

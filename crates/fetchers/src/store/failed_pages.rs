@@ -1,11 +1,10 @@
-//! The last bodies of pages that failed, for whoever wants to see why: one folder per host with an index.
+//! The last bodies of pages that failed, so that a person can see why: one folder per host with an index.
 //!
 //! Owns: the files that its indexes name, and their limits.
 //!
 //! Invariants: a host has at most [`FailedPageLimits::per_host`] pages, and all hosts together at most
 //! [`FailedPageLimits::total_bytes`] of bodies; the oldest go first. An index is replaced as a whole: after a kill or on a
-//! full disk it is the old one or the new one, and names no body that is missing. Files that no index names are left
-//! alone. Nothing outside of the folder is written, whatever a URL or a header contains.
+//! full disk it is the old one or the new one, and names no body that is missing. Files that no index names stay. Nothing outside of the folder is written, whatever a URL or a header contains.
 //!
 //! Must not know: why a page counts as failed.
 

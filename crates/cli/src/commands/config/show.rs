@@ -186,8 +186,8 @@ mod tests {
     use fetchwise::selector::VisitSettings;
 
     use super::*;
-    use fetchwise_crawl::MAX_WAIT;
     use crate::setup::settings::SPLIT_SHARE;
+    use fetchwise_crawl::MAX_WAIT;
 
     fn time(span: Duration) -> Value {
         json!(humantime::format_duration(span).to_string())

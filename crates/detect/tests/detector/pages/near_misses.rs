@@ -593,7 +593,7 @@ pub(super) fn in_other_words() -> Vec<Case> {
             "help about a balancer",
             200,
             &format!(
-                "<h1>Reading its log</h1><p>A client sees \"Request forbidden by administrative rules\" if a rule denies it.</p><p>{words}</p>"
+                "<h1>Reading its log</h1><p>A client sees \"Request forbidden by administrative rules\" if a rule denies it.</p><p>{words}</p><p>{words}</p><p>{words}</p><p>{words}</p><p>{words}</p><p>{words}</p>"
             ),
         ),
         page(
