@@ -11,9 +11,10 @@ use std::sync::{Mutex, PoisonError};
 
 use papaya::HashMap;
 
-use super::{Entry, Evidence, Guard, HOST_SHOWED, HOST_SHOWS, Key, Observation, SITE_SATURATED};
+use super::{Entry, Evidence, Guard, Key, Observation};
 use crate::evidence::evidence_snapshot::{EntryAddress, EvidenceSnapshot};
 use crate::evidence::key_pool::KeyPool;
+use fetchwise_types::heuristic::is_mark;
 use fetchwise_types::registry::Registry;
 
 /// Relative difference below which weights differ only by the order of summation.
@@ -118,7 +119,7 @@ impl Evidence {
         let mut keys = Vec::new();
         attempt.each_heuristic(&mut |kind, value| {
             // The entry of the domain holds the last two.
-            let has_key = !matches!(kind, HOST_SHOWED | HOST_SHOWS | SITE_SATURATED | "domain_path" | "domain_suffix");
+            let has_key = !is_mark(kind) && !matches!(kind, "domain_path" | "domain_suffix");
             let key = Key::of(kind, value);
             if has_key && self.fixed(kind, value).is_none() && keys.iter().all(|(known, _)| *known != key) {
                 keys.push((key, weight(key)));

@@ -19,6 +19,7 @@ use super::prehashed::SpreadingState;
 use crate::evidence::decayed_counts::{pack, unpack};
 use crate::evidence::host_signal_counts::{SignalCounts, SignalObservation, seconds};
 use crate::evidence::host_signal_slots::{SignalId, SignalSide};
+use fetchwise_types::heuristic::is_mark;
 use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::registry::{FetcherId, FetcherSet, MAX_CANDIDATES};
 use fetchwise_types::time::Timestamp;
@@ -239,7 +240,8 @@ impl HostSignals {
     /// Returns the name of a response's heuristic as a signal of one side; `None` if it only says how the response was
     /// classified.
     pub(super) fn name(side: SignalSide, kind: &str, value: &str) -> Option<String> {
-        if CLASSIFICATION_KINDS.contains(&kind) || kind.is_empty() {
+        // An imported attempt has its marks before its host's signal is chosen.
+        if CLASSIFICATION_KINDS.contains(&kind) || is_mark(kind) || kind.is_empty() {
             return None;
         }
         let label = if value == "true" { kind.to_owned() } else { format!("{kind}={value}") };

@@ -29,8 +29,7 @@ pub use evidence_snapshot::EvidenceSnapshot;
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::heuristic::files::FileSuffixes;
 use fetchwise_types::heuristic::url::{ContentKind, FLAGS, UrlFeatures, suffix_of};
-use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, REDIRECTED_BY, SHORT_PAGE, SHORT_PAGE_TRUE};
-use fetchwise_types::heuristic::{SITE_PROVEN, SITE_SATURATED, SITE_UNPROVEN};
+use fetchwise_types::heuristic::{REDIRECTED_BY, SHORT_PAGE, SHORT_PAGE_TRUE, is_mark};
 use fetchwise_types::registry::{FetcherId, FetcherSet, Registry};
 use fetchwise_types::time::Timestamp;
 pub(crate) use host_signal_counts::SignalCounts;
@@ -536,10 +535,8 @@ impl Evidence {
                 "domain_path" => part(Level::Path, CellRole::Path),
                 "domain_suffix" => part(Level::Suffix, CellRole::Suffix),
                 "site" => site = Some(value),
-                // The host's entry and the signal rows hold these.
-                HOST_SHOWED | HOST_SHOWS | SITE_SATURATED | SITE_UNPROVEN | SITE_PROVEN => {}
-                // The host that redirected has refused nothing and delivered nothing.
-                REDIRECTED_BY => {}
+                // The host's entry and the signal rows hold what it showed, and the host that redirected has refused nothing.
+                _ if is_mark(kind) => {}
                 _ => {
                     let Some(group) = in_shared else { return };
                     let (entry, is_versioned) = shared.shared_entry((kind, value), at, &shared_guard);

@@ -95,19 +95,7 @@ impl Heuristic {
             {
                 wrong("the URL determines that type")
             }
-            () if matches!(
-                kind,
-                SHORT_PAGE
-                    | HOST_SHOWED
-                    | HOST_SHOWS
-                    | REDIRECTED_BY
-                    | SITE_SATURATED
-                    | SITE_UNPROVEN
-                    | SITE_PROVEN
-                    | "global"
-                    | "hint"
-            ) =>
-            {
+            () if is_mark(kind) || matches!(kind, SHORT_PAGE | "global" | "hint") => {
                 wrong("fetchwise reserves that type")
             }
             () => Ok(Self::new(kind.to_owned(), value.to_owned())),
@@ -119,6 +107,17 @@ impl Heuristic {
     pub fn flag(kind: impl Into<Cow<'static, str>>) -> Self {
         Self::new(kind, "true")
     }
+}
+
+/// Returns whether a type is a mark that fetchwise sets on recorded attempts: what its host showed, who redirected to it, and
+/// how far its evidence reaches. A mark has no evidence of its own.
+///
+/// ```
+/// use fetchwise_types::heuristic::is_mark;
+/// assert!(is_mark("host_showed") && !is_mark("domain"));
+/// ```
+pub fn is_mark(kind: &str) -> bool {
+    matches!(kind, HOST_SHOWED | HOST_SHOWS | REDIRECTED_BY | SITE_SATURATED | SITE_UNPROVEN | SITE_PROVEN)
 }
 
 /// Returns whether a type is that of a response, so that its heuristics are known only after the request, or a mark that
