@@ -113,6 +113,8 @@ pub(crate) struct OpenLink {
     host: HostId,
     waiting: QueuedLink,
     task: AbortHandle,
+    /// Whether a pause of it, or of its host, was ended since it started: it may have seen that pause still.
+    is_released: bool,
 }
 
 /// A link that was read again and fetched.
@@ -349,8 +351,15 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
     }
 
     /// Puts links whose pause somebody has ended back into the frontier. Those of a host that wait there need not wait
-    /// longer either.
+    /// longer either. Those in progress may have seen the pause, and are asked again if they end as paused.
     fn release(&mut self, ended: &EndedPause) {
+        for link in self.links.values_mut() {
+            link.is_released |= match ended {
+                EndedPause::Host(domain) => **self.frontier.name(link.host) == **domain,
+                // Only its task knows what a link is called.
+                EndedPause::Link(_) => true,
+            };
+        }
         let released = match ended {
             EndedPause::Host(domain) => {
                 self.frontier.release(domain, self.now());
@@ -418,7 +427,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
             }
             Ok(Box::new(FetchedLink { place, link, report }))
         });
-        self.links.insert(task.id(), OpenLink { host, waiting, task });
+        self.links.insert(task.id(), OpenLink { host, waiting, task, is_released: false });
     }
 
     /// Takes the end of a link. All that ended in the meantime share one wait for the log.
@@ -445,7 +454,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
                 (error.id(), self.broken(*waiting, format!("bug in fetchwise: {error}")))
             }
         };
-        let Some(OpenLink { host, mut waiting, .. }) = self.links.remove(&id) else { return };
+        let Some(OpenLink { host, mut waiting, is_released, .. }) = self.links.remove(&id) else { return };
         let mut fetched = match fetched {
             Ok(fetched) => fetched,
             Err(error) => {
@@ -461,7 +470,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         if let Some(host) = fetched.report.signature_rejected_by.take() {
             self.sink.event(CrawlEvent::SignatureRejected(&host));
         }
-        let Some(fetched) = self.put_back(host, fetched, &mut waiting) else { return };
+        let Some(fetched) = self.put_back(host, fetched, &mut waiting, is_released) else { return };
         self.frontier.ended(host, PlaceUse::of(&fetched.report));
         if fetched.report.success {
             self.paused.record_delivery();
@@ -492,6 +501,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         host: HostId,
         fetched: Box<FetchedLink>,
         waiting: &mut QueuedLink,
+        is_released: bool,
     ) -> Option<Box<FetchedLink>> {
         let (report, used) = (&fetched.report, PlaceUse::of(&fetched.report));
         let Some(why) = NotFetched::of(report) else { return Some(fetched) };
@@ -506,6 +516,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         };
         match fate {
             LinkFate::Ends => return Some(fetched),
+            LinkFate::Pauses(_) if is_released => self.frontier.back(host, *waiting, self.now()),
             LinkFate::Pauses(until) => {
                 let name = Arc::clone(self.frontier.name(host));
                 let paused = PausedLink { waiting: *waiting, fetched };

@@ -21,16 +21,16 @@ use fetchwise_serve::{Handle, Membership};
 
 /// A process that can be asked.
 pub(crate) struct LiveControl {
-    selector: Arc<Selector>,
-    journal: Arc<Journal>,
+    pub(crate) selector: Arc<Selector>,
+    pub(crate) journal: Arc<Journal>,
     /// The fleet of the process, if any.
-    fleet: Option<Arc<dyn Membership>>,
+    pub(crate) fleet: Option<Arc<dyn Membership>>,
     /// The crawl, if links wait in this process.
     pub(crate) pauses: Option<PauseControl>,
     /// The server whose figures come from the log, if any.
     pub(crate) server: Option<Handle>,
     /// Held while the log is read: one request at a time does that.
-    reading: Mutex<()>,
+    pub(crate) reading: Mutex<()>,
 }
 
 impl LiveControl {
