@@ -60,7 +60,7 @@ fn links_of_a_host_that_another_process_unpauses_are_fetched_at_once() {
         let input = place.write("urls.txt", urls.join("\n"));
         // The pause is longer than any patience.
         place.write("c.toml", "[backoff]\nblocked_base = \"20h\"\nblocked_max = \"40h\"\nhost_block_threshold = 3\n");
-        let more = ["--input", &input, "--config", "c.toml", "--concurrency", "1", "--wait", "100h"];
+        let more = ["--input", &input, "--config", "c.toml", "--concurrency", "1", "--wait", "24h"];
         let (mut child, results) = begin(&place, &more);
         wait_for(&results, &origin.url(OTHER, "/a"));
         let answer = found("the host is paused", || {
@@ -95,7 +95,7 @@ fn a_link_that_another_process_unpauses_is_fetched_at_once() {
     place.write("c.toml", "[backoff]\nblocked_base = \"20h\"\nblocked_max = \"40h\"\n");
     let link = origin.url(HOST, "/a");
     let list = place.write("list.jsonl", format!("{{\"url\":\"{link}\",\"id\":\"article 7\"}}\n"));
-    let args = ["--input", &*list, "--config", "c.toml", "--wait", "100h", "--restart"];
+    let args = ["--input", &*list, "--config", "c.toml", "--wait", "24h", "--restart"];
     let (mut child, _) = begin(&place, &args);
     child.wait().unwrap();
     // Now the link is paused, and the run waits for it alone.
