@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::error::CrawlError;
 use crate::input::feed::Input;
+use crate::pause_control::{EndedPause, PauseControl};
 use crate::resume::Resume;
 use crate::scheduler::{CrawlSummary, Parts, Scheduler};
 use crate::sink::{CrawlEvent, CrawlSink};
@@ -23,6 +24,7 @@ pub struct Crawl {
     spec: CrawlSpec,
     input: Input,
     stop: Option<watch::Receiver<u32>>,
+    ended_pauses: Option<mpsc::UnboundedReceiver<EndedPause>>,
     #[cfg(feature = "fleet")]
     queue: Option<QueueReader>,
 }
@@ -38,6 +40,7 @@ impl Crawl {
             spec,
             input,
             stop: None,
+            ended_pauses: None,
             #[cfg(feature = "fleet")]
             queue: None,
         })
@@ -62,6 +65,14 @@ impl Crawl {
     pub fn stop_on(mut self, requests: watch::Receiver<u32>) -> Self {
         self.stop = Some(requests);
         self
+    }
+
+    /// Returns a handle that tells this crawl of pauses that ended early. The handle of an earlier call loses its effect.
+    #[must_use]
+    pub fn pause_control(&mut self) -> PauseControl {
+        let (control, ended) = PauseControl::new();
+        self.ended_pauses = Some(ended);
+        control
     }
 
     /// Takes links from a work queue of the fleet, in place of the sources.
@@ -97,7 +108,8 @@ impl Crawl {
         #[cfg(not(feature = "fleet"))]
         let feed = self.input.start(journal.dir(), earlier)?;
         let stop = StopWatch::new(self.stop, self.spec.grace);
-        let parts = Parts { pipeline, journal, feed, opened, stop, total };
+        let ended_pauses = self.ended_pauses;
+        let parts = Parts { pipeline, journal, feed, opened, stop, total, ended_pauses };
         Scheduler::new(&self.spec, parts, sink).run().await
     }
 }

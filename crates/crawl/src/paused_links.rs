@@ -91,12 +91,7 @@ impl<T> PausedLinks<T> {
     pub(crate) fn pop(&mut self, now: Timestamp) -> Option<(Arc<str>, T)> {
         let (until, _) = *self.links.first_key_value()?.0;
         let (_, (host, link)) = if until <= now { self.links.pop_first()? } else { return None };
-        if let Some(count) = self.hosts.get_mut(&host) {
-            *count -= 1;
-            if *count == 0 {
-                self.hosts.remove(&host);
-            }
-        }
+        self.uncount(&host);
         Some((host, link))
     }
 
@@ -125,13 +120,23 @@ impl<T> PausedLinks<T> {
         self.wait
     }
 
-    /// Removes and returns the links of the hosts that `is_wanted` selects.
-    pub(crate) fn extract(&mut self, is_wanted: impl Fn(&str) -> bool) -> Vec<T> {
+    /// Removes and returns the links that `is_wanted` selects, with their hosts, in the order of their pauses.
+    pub(crate) fn extract(&mut self, is_wanted: impl Fn(&str, &T) -> bool) -> Vec<(Arc<str>, T)> {
         let (wanted, kept): (BTreeMap<_, _>, _) =
-            std::mem::take(&mut self.links).into_iter().partition(|(_, (host, _))| is_wanted(host));
+            std::mem::take(&mut self.links).into_iter().partition(|(_, (host, link))| is_wanted(host, link));
         self.links = kept;
-        self.hosts.retain(|host, _| !is_wanted(host));
-        wanted.into_values().map(|(_, link)| link).collect()
+        wanted.values().for_each(|(host, _)| self.uncount(host));
+        wanted.into_values().collect()
+    }
+
+    /// Counts one link of a host less.
+    fn uncount(&mut self, host: &str) {
+        if let Some(count) = self.hosts.get_mut(host) {
+            *count -= 1;
+            if *count == 0 {
+                self.hosts.remove(host);
+            }
+        }
     }
 
     /// Removes and returns all links with their hosts, in the order of their pauses.
@@ -182,7 +187,7 @@ mod tests {
         assert_eq!(paused.summary(), of(4, 3, 10, 30));
         assert_eq!(paused.pop(after(10)), Some((host("a.org"), 1)));
         assert_eq!(paused.summary(), of(3, 3, 20, 30));
-        assert_eq!(paused.extract(|name| name == "c.org"), [4]);
+        assert_eq!(paused.extract(|name, _| name == "c.org"), [(host("c.org"), 4)]);
         assert_eq!(paused.pop(after(20)), Some((host("b.org"), 3)));
         assert_eq!(paused.summary(), of(1, 1, 30, 30));
         assert_eq!(paused.take_all().map(|(_, link)| link).collect::<Vec<_>>(), [2]);

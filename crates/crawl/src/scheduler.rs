@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
@@ -20,6 +21,7 @@ use crate::input::feed::InputFeed;
 use crate::input::position::InputPosition;
 use crate::link_fate::{LinkFate, NotFetched, WaitLimits};
 use crate::log_watch::{self, LogWatch};
+use crate::pause_control::EndedPause;
 use crate::paused_links::PausedLinks;
 use crate::progress::Progress;
 use crate::remaining_time::{EstimateTime, Estimator};
@@ -30,6 +32,7 @@ use crate::sink::{CrawlEvent, CrawlResult, CrawlSink, QueueSizes};
 use crate::spec::{Bodies, CrawlSpec};
 use crate::stop::{StopRequest, StopWatch};
 use crate::totals::{self, Totals};
+use fetchwise::attempt::bounds::link_name;
 use fetchwise::journal::Journal;
 use fetchwise::pipeline::{Link, LinkSlot, LinkSlots, Pipeline, Report};
 use fetchwise::time::Timestamp;
@@ -57,6 +60,8 @@ pub(crate) struct Scheduler<'s, S> {
     progress: Progress,
     /// Links that wait for the end of a pause.
     paused: PausedLinks<PausedLink>,
+    /// Pauses that somebody has ended; none if nobody can say so.
+    ended_pauses: Option<mpsc::UnboundedReceiver<EndedPause>>,
     /// Whether the run said that it waits for paused links.
     is_wait_reported: bool,
     stop: StopWatch,
@@ -79,6 +84,8 @@ pub(crate) struct Parts {
     pub(crate) stop: StopWatch,
     /// The number of items of the input, if it is known.
     pub(crate) total: Option<u64>,
+    /// Pauses that somebody has ended; none if nobody can say so.
+    pub(crate) ended_pauses: Option<mpsc::UnboundedReceiver<EndedPause>>,
 }
 
 /// How a crawl ended.
@@ -106,6 +113,8 @@ pub(crate) struct OpenLink {
     host: HostId,
     waiting: QueuedLink,
     task: AbortHandle,
+    /// Whether a pause of it, or of its host, was ended since it started: it may have seen that pause still.
+    is_released: bool,
 }
 
 /// A link that was read again and fetched.
@@ -141,6 +150,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
             resume,
             progress: Progress::new(parts.total),
             paused: PausedLinks::new(spec.pause_wait),
+            ended_pauses: parts.ended_pauses,
             is_wait_reported: false,
             stop: parts.stop,
             frontier: Frontier::new(spec.per_host, concurrency),
@@ -207,6 +217,10 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
                 },
                 () = sleep_until(abandon_at.unwrap_or_else(Instant::now)), if abandon_at.is_some() => return Ok(end),
                 _ = checks.tick() => self.check(),
+                ended = next_ended_pause(&mut self.ended_pauses), if self.ended_pauses.is_some() => match ended {
+                    Some(ended) => self.release(&ended),
+                    None => self.ended_pauses = None,
+                },
                 Some(ended) = self.open.join_next_with_id(), if !self.open.is_empty() => self.finish_all(ended),
                 slot = self.slots.take(), if is_full => self.free_slot = Some(slot),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
@@ -286,7 +300,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
                 self.feed.dropped(waiting.number);
             }
         }
-        for paused in self.paused.extract(is_of) {
+        for (_, paused) in self.paused.extract(|host, _| is_of(host)) {
             self.feed.dropped(paused.waiting.number);
         }
         if withdrawal.is_revoked {
@@ -326,9 +340,39 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
     /// Puts links whose pause is over back into the frontier.
     fn release_paused(&mut self) {
         let now = self.now();
-        while let Some((host, PausedLink { waiting, fetched })) = self.paused.pop(now) {
-            self.progress.totals.requests += u64::from(fetched.report.requests);
-            self.frontier.push(&host, waiting);
+        while let Some((host, paused)) = self.paused.pop(now) {
+            self.ask_again(&host, &paused);
+        }
+    }
+
+    fn ask_again(&mut self, host: &str, PausedLink { waiting, fetched }: &PausedLink) {
+        self.progress.totals.requests += u64::from(fetched.report.requests);
+        self.frontier.push(host, *waiting);
+    }
+
+    /// Puts links whose pause somebody has ended back into the frontier. Those of a host that wait there need not wait
+    /// longer either. Those in progress may have seen the pause, and are asked again if they end as paused.
+    fn release(&mut self, ended: &EndedPause) {
+        for link in self.links.values_mut() {
+            link.is_released |= match ended {
+                EndedPause::Host(domain) => **self.frontier.name(link.host) == **domain,
+                // Only its task knows what a link is called.
+                EndedPause::Link(_) => true,
+            };
+        }
+        let released = match ended {
+            EndedPause::Host(domain) => {
+                self.frontier.release(domain, self.now());
+                self.paused.extract(|host, _| host == domain)
+            }
+            EndedPause::Link(name) => {
+                let name = link_name(name);
+                let is_it = |link: &Link| link_name(link.id.as_ref().unwrap_or(&link.url)) == name;
+                self.paused.extract(|_, paused| is_it(&paused.fetched.link))
+            }
+        };
+        for (host, paused) in &released {
+            self.ask_again(host, paused);
         }
     }
 
@@ -383,7 +427,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
             }
             Ok(Box::new(FetchedLink { place, link, report }))
         });
-        self.links.insert(task.id(), OpenLink { host, waiting, task });
+        self.links.insert(task.id(), OpenLink { host, waiting, task, is_released: false });
     }
 
     /// Takes the end of a link. All that ended in the meantime share one wait for the log.
@@ -410,7 +454,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
                 (error.id(), self.broken(*waiting, format!("bug in fetchwise: {error}")))
             }
         };
-        let Some(OpenLink { host, mut waiting, .. }) = self.links.remove(&id) else { return };
+        let Some(OpenLink { host, mut waiting, is_released, .. }) = self.links.remove(&id) else { return };
         let mut fetched = match fetched {
             Ok(fetched) => fetched,
             Err(error) => {
@@ -426,7 +470,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         if let Some(host) = fetched.report.signature_rejected_by.take() {
             self.sink.event(CrawlEvent::SignatureRejected(&host));
         }
-        let Some(fetched) = self.put_back(host, fetched, &mut waiting) else { return };
+        let Some(fetched) = self.put_back(host, fetched, &mut waiting, is_released) else { return };
         self.frontier.ended(host, PlaceUse::of(&fetched.report));
         if fetched.report.success {
             self.paused.record_delivery();
@@ -457,6 +501,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         host: HostId,
         fetched: Box<FetchedLink>,
         waiting: &mut QueuedLink,
+        is_released: bool,
     ) -> Option<Box<FetchedLink>> {
         let (report, used) = (&fetched.report, PlaceUse::of(&fetched.report));
         let Some(why) = NotFetched::of(report) else { return Some(fetched) };
@@ -471,6 +516,7 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         };
         match fate {
             LinkFate::Ends => return Some(fetched),
+            LinkFate::Pauses(_) if is_released => self.frontier.back(host, *waiting, self.now()),
             LinkFate::Pauses(until) => {
                 let name = Arc::clone(self.frontier.name(host));
                 let paused = PausedLink { waiting: *waiting, fetched };
@@ -543,4 +589,9 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         self.progress.done += 1;
         Ok(())
     }
+}
+
+/// Waits for the next pause that somebody has ended; none if nobody can end one any more. Cancel safe.
+async fn next_ended_pause(ended: &mut Option<mpsc::UnboundedReceiver<EndedPause>>) -> Option<EndedPause> {
+    ended.as_mut()?.recv().await
 }

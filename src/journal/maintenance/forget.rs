@@ -6,6 +6,7 @@
 //!
 //! Must not know: how evidence is retracted.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use fetchwise_log::OpenCheck;
@@ -16,6 +17,7 @@ use crate::journal::read::replay;
 use crate::journal::recovery_point::FoldStart;
 use crate::journal::tombstones::TombstoneSet;
 use crate::journal::write::{Journal, JournalOptions};
+use crate::selector::Selector;
 use fetchwise_types::time::Timestamp;
 
 /// Report of what was forgotten.
@@ -49,6 +51,39 @@ pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<For
         journal.append_tombstone(&Tombstone { target, at: now })?;
     }
     journal.close()?;
+    Ok(forgot)
+}
+
+/// Forgets a domain or a link while `selector` crawls and records to `journal`: in the log as [`forget`] does, and in
+/// memory. `append` passes the tombstone to the journal; it is not called if nothing is known of the target. Reads the
+/// whole log.
+///
+/// # Errors
+/// Damaged, or an I/O error.
+pub fn forget_live(
+    journal: &Journal,
+    selector: &Selector,
+    target: &TombstoneTarget,
+    at: Timestamp,
+    append: &mut dyn FnMut(&Tombstone) -> Result<(), JournalError>,
+) -> Result<ForgetReport, JournalError> {
+    // Attempts that were accepted a moment ago count too. What the journal cannot write is not there to be counted.
+    let _ = journal.settled().wait();
+    let mut links = HashSet::new();
+    let forgot = would_forget_links(journal.dir(), target, &mut |link| {
+        links.insert(link.to_owned());
+    })?;
+    if !forgot.is_nothing() {
+        append(&Tombstone { target: target.clone(), at })?;
+    }
+    let _ = journal.settled().wait();
+    match target {
+        TombstoneTarget::Domain(domain) => {
+            selector.forget_domain(domain);
+            links.iter().for_each(|link| selector.forget_link(link));
+        }
+        TombstoneTarget::Link(link) => selector.forget_link(link),
+    }
     Ok(forgot)
 }
 

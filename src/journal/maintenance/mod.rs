@@ -1,7 +1,7 @@
 //! Maintenance of a journal: snapshots, compaction, checks, repair and forgetting.
 //!
 //! Snapshots, compaction and checks work alongside a running crawler. Repair and forgetting need exclusive access to
-//! the directory.
+//! the directory; a crawler forgets by [`forget_live`] itself.
 //!
 //! ```
 //! use fetchwise::attempt::Attempt;
@@ -37,7 +37,7 @@ pub use background::{BackgroundMaintenance, CompactCause, MaintenanceEvent, Main
 pub use compact::{CompactOptions, CompactReport, DEFAULT_COMPACT_THRESHOLD, DEFAULT_RETAIN_DAYS, compact};
 pub use disk_usage::DiskUsage;
 pub use fetchwise_log::{RepairOptions, RepairReport, Throttle, VerifyReport};
-pub use forget::{ForgetReport, forget, would_forget, would_forget_links};
+pub use forget::{ForgetReport, forget, forget_live, would_forget, would_forget_links};
 pub use inspect::{cutoff, torn_tail, unsnapshotted_records};
 pub use progress::{Phase, ProgressFn};
 pub use snapshot::{SnapshotOptions, SnapshotReport, snapshot, snapshot_with};

@@ -22,6 +22,7 @@ pub(crate) mod import;
 pub(crate) mod importance;
 pub(crate) mod lab;
 pub(crate) mod links;
+pub(crate) mod live_control;
 pub(crate) mod maintenance;
 pub(crate) mod priors;
 pub(crate) mod query;

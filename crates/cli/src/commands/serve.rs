@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::fetch::args::{PaceArgs, parse_size, parse_time};
+use super::live_control::LiveControl;
 use crate::commands::fetch::build_crawler::{about_guard, journal_options, pace, visits};
 use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::commands::fetch::shutdown;
@@ -173,6 +174,8 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
             Some(fleet) => server.in_fleet(fleet.membership()),
             None => server,
         };
+        let control = LiveControl::new(handle.selector(), &journal, fleet.as_ref().map(|fleet| fleet.membership()));
+        let control = LiveControl { server: Some(handle.clone()), ..control }.listen("serve");
         let listener = loading.end().await?;
         Served { address, public: public.as_ref(), dir: journal.dir(), needs_token, is_read_only: false }.print(out)?;
         let asked = async {
@@ -188,10 +191,10 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
         if let Some(upkeep) = upkeep {
             upkeep.stop();
         }
-        let cut = ended.map_err(|error| {
-            Failure::failed(format_args!("cannot write the attempt log: {error}"))
-                .advise("acknowledged attempts are on disk; send the others again")
-        })?;
+        if let Some(control) = control {
+            control.close().await;
+        }
+        let cut = ended.map_err(log_failure)?;
         drop(address_file);
         if let Some(public) = public {
             public.end().await;
@@ -199,10 +202,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
         if let Some(fleet) = fleet {
             fleet.end().await;
         }
-        if cut > 0 {
-            let grace = humantime::format_duration(args.grace);
-            note(format_args!("{cut} requests did not finish within {grace} and were cut off"));
-        }
+        report_cut(cut, args.grace);
         Ok(journal)
     });
     // Reading a long page blocks a thread that cannot be stopped.
@@ -214,6 +214,20 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
     }
     settings.snapshot_if_due(&dir);
     Ok(Exit::Done)
+}
+
+/// Returns the failure of a log that cannot be written at the end.
+fn log_failure(error: std::io::Error) -> Failure {
+    Failure::failed(format_args!("cannot write the attempt log: {error}"))
+        .advise("acknowledged attempts are on disk; send the others again")
+}
+
+/// Reports the requests that did not finish in time.
+fn report_cut(cut: usize, grace: Duration) {
+    if cut > 0 {
+        let grace = humantime::format_duration(grace);
+        note(format_args!("{cut} requests did not finish within {grace} and were cut off"));
+    }
 }
 
 /// Serves the log of another process, which it neither locks nor changes.

@@ -8,6 +8,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::parse::input::read_domain;
+use crate::setup::control::{self, ControlRequest};
 use crate::setup::server_discovery::server_of;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
@@ -22,9 +23,8 @@ use fetchwise_serve::json::UnpausedJson;
 /// the longer one. The learned pace of a host stays. The log records the action.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "If `fetchwise serve` uses the data directory, or with --server, the command asks the server, which \
-    ends the pause at once. Alongside any other running crawler the command fails with exit code 3, because the \
-    crawler has exclusive access to the log.\n\n\
+    after_help = "If `fetch` or `serve` uses the data directory, the running process ends the pause at once: links \
+    that wait for it are fetched. With --server the command asks that server.\n\n\
     Examples:\n  fetchwise unpause example.org\n  fetchwise unpause --link https://example.org/a\n  \
     FETCHWISE_TOKEN=... fetchwise unpause example.org --server http://10.0.0.7:7117"
 )]
@@ -58,8 +58,20 @@ const HASHED: &str = "sha256:";
 struct UnpauseJson<'a> {
     #[serde(flatten)]
     unpaused: UnpausedJson<'a>,
-    /// The server that did it; null if it was done in the log.
+    /// The server that did it; null if none was asked.
     server: Option<&'a str>,
+    /// The id of the running process that did it; null if it was done in the log or by a server.
+    pid: Option<u32>,
+}
+
+/// Who ended a pause.
+enum Actor<'a> {
+    /// This command, in the log.
+    Command,
+    /// A server, at this address.
+    Server(&'a str),
+    /// The process that uses the data directory: what it is called, and its id.
+    Process(String, u32),
 }
 
 /// The fields of a server's response that matter here.
@@ -83,16 +95,30 @@ pub(crate) fn run(args: &UnpauseArgs, settings: &Settings, out: &mut Output) -> 
     }
     let dir = settings.existing_dir()?;
     match maintenance::unpause(&dir, settings.empty_selector_with_pace()?, &target, settings.clock.now()) {
-        Ok(until) => show(out, &target, until.is_some(), until.map(rfc3339::format), None),
-        Err(JournalError::Log(LogError::Locked { .. })) if server_of(&dir).is_some() => {
-            let server = server_of(&dir).unwrap_or_default();
-            ask(&server, args, &target, out)
-        }
-        Err(error @ JournalError::Log(LogError::Locked { .. })) => Err(Failure::from(error).advise(
-            "end the running crawler first (it continues where it stopped); if it is a server, give its address with \
-             --server",
-        )),
+        Ok(until) => show(out, &target, (until.is_some(), until.map(rfc3339::format)), &Actor::Command),
+        Err(error @ JournalError::Log(LogError::Locked { .. })) => match control::ask(&dir, &request(&target))? {
+            Some(answer) => {
+                let actor = Actor::Process(answer.actor(), answer.pid);
+                let done = answer.done.unwrap_or_default();
+                show(out, &target, (done.unpaused, done.was_paused_until), &actor)
+            }
+            None => match server_of(&dir) {
+                Some(server) => ask(&server, args, &target, out),
+                None => Err(Failure::from(error).advise(
+                    "try again if the process has just started; if it is a server of another machine, give its \
+                     address with --server",
+                )),
+            },
+        },
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the request to a running process.
+fn request(target: &ReleaseTarget) -> ControlRequest {
+    match target.clone() {
+        ReleaseTarget::Host(host) => ControlRequest::Unpause { host: Some(host), link: None },
+        ReleaseTarget::Link(link) => ControlRequest::Unpause { host: None, link: Some(link) },
     }
 }
 
@@ -133,7 +159,7 @@ fn ask(server: &str, args: &UnpauseArgs, target: &ReleaseTarget, out: &mut Outpu
     match status {
         200..=299 => {
             let unpaused = answer.unpaused.unwrap_or(true);
-            show(out, target, unpaused, answer.was_paused_until, Some(server))
+            show(out, target, (unpaused, answer.was_paused_until), &Actor::Server(server))
         }
         401 | 403 => Err(failed("it rejected the token, or requires one".to_owned())
             .advise("give it with --token-file, or in FETCHWISE_TOKEN")),
@@ -164,9 +190,8 @@ fn token(args: &UnpauseArgs) -> Result<Option<String>, Failure> {
 fn show(
     out: &mut Output,
     target: &ReleaseTarget,
-    unpaused: bool,
-    was_paused_until: Option<String>,
-    server: Option<&str>,
+    (unpaused, was_paused_until): (bool, Option<String>),
+    actor: &Actor<'_>,
 ) -> Result<Exit, Failure> {
     let (host, link) = match target {
         ReleaseTarget::Host(domain) => (Some(domain.as_str()), None),
@@ -174,14 +199,23 @@ fn show(
     };
     if out.json {
         let unpaused = UnpausedJson::new(host, link, unpaused, was_paused_until);
-        out.object(&UnpauseJson { unpaused, server })?;
+        let (server, pid) = match *actor {
+            Actor::Command => (None, None),
+            Actor::Server(server) => (Some(server), None),
+            Actor::Process(_, pid) => (None, Some(pid)),
+        };
+        out.object(&UnpauseJson { unpaused, server, pid })?;
         return Ok(Exit::Done);
     }
     let name = plain(host.or(link).unwrap_or_default());
+    let by = match actor {
+        Actor::Process(actor, _) => format!(" (done by {})", plain(actor)),
+        Actor::Command | Actor::Server(_) => String::new(),
+    };
     match (unpaused, was_paused_until) {
-        (true, Some(until)) => out.line(format_args!("{name}: unpaused; it was paused until {}", plain(&until)))?,
-        (true, None) => out.line(format_args!("{name}: unpaused"))?,
-        (false, _) => out.line(format_args!("{name}: not paused"))?,
+        (true, Some(until)) => out.line(format_args!("{name}: unpaused; it was paused until {}{by}", plain(&until)))?,
+        (true, None) => out.line(format_args!("{name}: unpaused{by}"))?,
+        (false, _) => out.line(format_args!("{name}: not paused{by}"))?,
     }
     Ok(Exit::Done)
 }

@@ -3,6 +3,7 @@
 //! Must not know: any single command.
 
 pub(crate) mod background_maintenance;
+pub(crate) mod control;
 pub(crate) mod decider;
 pub(crate) mod fetcher_availability;
 pub(crate) mod file_size_limit;

@@ -6,6 +6,8 @@ mod analytics;
 mod attempt_queries;
 mod classify;
 mod config;
+#[cfg(unix)]
+mod control;
 mod crawl_metrics;
 mod fetch;
 mod full_disk;

@@ -216,6 +216,16 @@ impl Frontier {
         }
     }
 
+    /// Ends the wait of a host at `now`, because its pause was ended early. If the wait was long, a single link still
+    /// probes it.
+    pub fn release(&mut self, host: &str, now: Timestamp) {
+        let Some(id) = self.ids.get(host).copied() else { return };
+        self.time = self.time.max(now);
+        let entry = &mut self.hosts[id.index()];
+        entry.at = entry.at.min(now);
+        self.list(id);
+    }
+
     /// Removes and returns the waiting links of a host. Those that are open may still end.
     pub fn withdraw(&mut self, host: &str) -> Vec<QueuedLink> {
         let Some(id) = self.ids.get(host).copied() else { return Vec::new() };
@@ -497,6 +507,19 @@ mod tests {
     }
 
     #[test]
+    fn a_released_host_is_asked_at_once_by_a_single_link() {
+        let mut frontier = frontier(&[("a", 1), ("a", 2), ("b", 3)]);
+        let (a, first) = frontier.pop(NOW).unwrap();
+        frontier.back(a, first, after(600_000));
+        assert_eq!(all(&mut frontier, after(10)), [3]);
+        frontier.release("a", after(20));
+        frontier.release("unknown", after(20));
+        assert_eq!((frontier.next_at(), all(&mut frontier, after(20))), (Some(Timestamp::default()), vec![1]));
+        frontier.ended(a, PlaceUse::Prompt);
+        assert_eq!(all(&mut frontier, after(20)), [2]);
+    }
+
+    #[test]
     fn a_waiting_link_does_not_block_the_probe_that_it_waits_for() {
         let mut frontier = frontier(&[("a", 1), ("a", 2), ("a", 3), ("a", 4)]);
         let a = frontier.ids["a"];
@@ -541,6 +564,7 @@ mod tests {
         End(usize),
         Back(usize, u64),
         Refuse(usize, u64),
+        Release(usize),
         Pass(u64),
     }
 
@@ -551,6 +575,7 @@ mod tests {
             2 => (0..8_usize).prop_map(Event::End),
             1 => (0..8_usize, 1..5_000_u64).prop_map(|(place, wait)| Event::Back(place, wait)),
             1 => (0..8_usize, 1..5_000_u64).prop_map(|(place, wait)| Event::Refuse(place, wait)),
+            1 => (0..5_usize).prop_map(Event::Release),
             1 => (0..6_000_u64).prop_map(Event::Pass),
         ]
     }
@@ -603,6 +628,10 @@ mod tests {
                         not_before[host] = now.saturating_add(Duration::from_millis(wait));
                         frontier.refused(id, link, not_before[host]);
                         model[host].push_back(link.number);
+                    }
+                    Event::Release(host) => {
+                        frontier.release(&format!("host{host}"), now);
+                        not_before[host] = not_before[host].min(now);
                     }
                     Event::Pass(time) => now = now.saturating_add(Duration::from_millis(time)),
                     _ => {}

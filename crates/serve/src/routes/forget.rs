@@ -1,6 +1,5 @@
 //! `POST /v1/forget`: removal of all evidence about a domain or a link.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Router;
@@ -22,7 +21,7 @@ use crate::state::State;
 use fetchwise::heuristic::url::{UrlFeatures, parse};
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::ForgetReport;
-use fetchwise::journal::{JournalError, Tombstone, TombstoneTarget};
+use fetchwise::journal::{JournalError, TombstoneTarget};
 use fetchwise::time::Timestamp;
 
 pub(super) fn routes() -> Router<Arc<State>> {
@@ -77,25 +76,11 @@ fn append_tombstone(
     target: &TombstoneTarget,
     at: Timestamp,
 ) -> Result<(ForgetReport, Option<u64>), JournalError> {
-    let journal = state.journal();
-    // Attempts that were accepted a moment ago count too.
-    let _ = journal.settled().wait();
-    let mut links = HashSet::new();
-    let forgot = maintenance::would_forget_links(journal.dir(), target, &mut |link| {
-        links.insert(link.to_owned());
+    let mut end = None;
+    let forgot = maintenance::forget_live(state.journal(), &state.selector, target, at, &mut |stone| {
+        end = Some(state.attempts.append_tombstone(stone)?);
+        Ok(())
     })?;
-    let end = match forgot.is_nothing() {
-        true => None,
-        false => Some(state.attempts.append_tombstone(&Tombstone { target: target.clone(), at })?),
-    };
-    let _ = journal.settled().wait();
-    match target {
-        TombstoneTarget::Domain(domain) => {
-            state.selector.forget_domain(domain);
-            links.iter().for_each(|link| state.selector.forget_link(link));
-        }
-        TombstoneTarget::Link(link) => state.selector.forget_link(link),
-    }
     state.dashboard.forget();
     Ok((forgot, end))
 }

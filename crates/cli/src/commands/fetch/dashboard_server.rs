@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fetchwise::store::Store;
-use fetchwise_serve::{CrawlProgress, Membership, Options, Parts, Server, Tokens};
+use fetchwise_serve::{CrawlProgress, Handle, Membership, Options, Parts, Server, Tokens};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -96,11 +96,12 @@ impl ReadyDashboard {
         };
         let crawl = CrawlProgress::default();
         let server = server.of_crawl(crawl.clone());
+        let handle = server.handle();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(server.run(self.listener, async {
             let _ = stopped.await;
         }));
-        DashboardServer { url: self.url, crawl, stop, task }
+        DashboardServer { url: self.url, crawl, handle, stop, task }
     }
 }
 
@@ -110,6 +111,8 @@ pub(crate) struct DashboardServer {
     pub(crate) url: String,
     /// The progress that the dashboard shows.
     pub(crate) crawl: CrawlProgress,
+    /// The server, for what changes while it runs.
+    pub(crate) handle: Handle,
     stop: oneshot::Sender<()>,
     task: JoinHandle<std::io::Result<usize>>,
 }

@@ -18,6 +18,7 @@ use std::time::Duration;
 use indicatif::HumanCount;
 
 use super::fleet;
+use super::live_control::LiveControl;
 use crate::commands::fetch::build_crawler::Crawler;
 use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::commands::fetch::dashboard_server::PendingDashboard;
@@ -92,7 +93,7 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
 
 impl Run<'_> {
     /// Opens a crawler and what goes with it, crawls, and closes all of it.
-    async fn crawl(&self, crawl: Crawl, store: Option<Arc<dyn Store>>, out: &mut Output) -> Result<Exit, Failure> {
+    async fn crawl(&self, mut crawl: Crawl, store: Option<Arc<dyn Store>>, out: &mut Output) -> Result<Exit, Failure> {
         let Self { args, settings, .. } = *self;
         let stop = shutdown::listen().map_err(Failure::failed)?;
         let metrics = PendingEndpoint::open(args.metrics.as_deref()).await?;
@@ -104,12 +105,18 @@ impl Run<'_> {
             }
             None => (Crawler::open(settings, &crawl_options, store)?, None),
         };
-        let total = crawl.total();
+        let (total, pauses) = (crawl.total(), crawl.pause_control());
         let fleet =
             fleet::join(settings, &args.fleet, &crawler.journal, &crawler.selector, args.queue.as_deref()).await?;
         let told = fleet.as_ref().map(|fleet| fleet.membership());
         let metrics = metrics.map(|metrics| metrics.begin(&crawler, total, told.clone())).transpose()?;
-        let dashboard = dashboard.map(|dashboard| dashboard.begin(told));
+        let dashboard = dashboard.map(|dashboard| dashboard.begin(told.clone()));
+        let control = LiveControl {
+            pauses: Some(pauses),
+            server: dashboard.as_ref().map(|dashboard| dashboard.handle.clone()),
+            ..LiveControl::new(&crawler.selector, &crawler.journal, told)
+        };
+        let control = control.listen("fetch");
         if let Some(dashboard) = &dashboard {
             note(format_args!("fetchwise: serving the dashboard at {}", dashboard.url));
         }
@@ -130,6 +137,9 @@ impl Run<'_> {
         let (pipeline, journal) = (Arc::clone(&crawler.pipeline), Arc::clone(&crawler.journal));
         let ended = crawl.stop_on(stop).run(pipeline, journal, &mut sink).await;
         let show = close_sink(sink).await;
+        if let Some(control) = control {
+            control.close().await;
+        }
         let ended = ended.and_then(|summary| self.report(summary, show, (&crawler.run_log, &crawler.selector)));
         let (health, lost) = (crawler.journal.health(), crawler.journal.lost());
         let dir = crawler.journal.dir().to_owned();

@@ -278,24 +278,19 @@ pub(crate) fn forget(settings: &Settings, args: &FleetArgs, domain: &str, until:
 }
 
 /// Forgets a domain in what peers sent to the node of a directory. Returns the number of their attempts, and of nodes
-/// whose evidence snapshot covered the domain; none if no peer has sent anything. `has_stone` tells whether the node's
-/// own log has the tombstone.
+/// whose evidence snapshot covered the domain; none if no peer has sent anything. `append` passes the tombstone to the
+/// node's own log, unless that has it already.
 pub(crate) fn forget_peer_evidence(
     dir: &Path,
     domain: &str,
     until: Timestamp,
-    has_stone: bool,
+    append: impl FnOnce(&Tombstone) -> Result<(), Failure>,
 ) -> Result<Option<(u64, u64)>, Failure> {
     if !dir.join(peer_store::FOLDER).is_dir() {
         return Ok(None);
     }
-    if !has_stone {
-        // With the tombstone the node notifies the others when it joins, and their snapshots leave out the domain.
-        let (journal, _) = Journal::open(dir, JournalOptions::default())?;
-        let target = TombstoneTarget::Domain(domain.to_owned());
-        journal.append_tombstone(&Tombstone { target, at: until })?;
-        journal.close()?;
-    }
+    // With the tombstone the node notifies the others when it joins, and their snapshots leave out the domain.
+    append(&Tombstone { target: TombstoneTarget::Domain(domain.to_owned()), at: until })?;
     let found = peer_store::forget(dir, domain, until).map_err(fleet_failure)?;
     Ok(found.map(|found| (found.attempts, found.folded as u64)))
 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fetchwise::journal::Journal;
+use fetchwise::journal::{Journal, Tombstone};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_serve::Membership;
@@ -85,7 +85,12 @@ pub(crate) fn forget(settings: &Settings, args: &FleetArgs, _: &str, _: Timestam
 
 /// Returns none. Warns if peers have sent attempts, which stay.
 #[allow(clippy::unnecessary_wraps, reason = "the signature is the same as with the feature fleet")]
-pub(crate) fn forget_peer_evidence(dir: &Path, _: &str, _: Timestamp, _: bool) -> Result<Option<(u64, u64)>, Failure> {
+pub(crate) fn forget_peer_evidence(
+    dir: &Path,
+    _: &str,
+    _: Timestamp,
+    _: impl FnOnce(&Tombstone) -> Result<(), Failure>,
+) -> Result<Option<(u64, u64)>, Failure> {
     peer_attempt_counts::warn_if_ignored(dir);
     Ok(None)
 }
