@@ -13,7 +13,6 @@ use serde::Deserialize;
 
 use super::Shared;
 use crate::auth::Client;
-use crate::json::ForgetReportJson;
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body;
@@ -24,6 +23,7 @@ use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::ForgetReport;
 use fetchwise::journal::{JournalError, Tombstone, TombstoneTarget};
 use fetchwise::time::Timestamp;
+use fetchwise_present::ForgetReportJson;
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/v1/forget", post(forget))

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::{ActiveVisit, VisitState};
-use crate::json::DecisionJson;
 use crate::signing::SignatureHeaders;
 use fetchwise::rfc3339;
 use fetchwise::selector::Selector;
 use fetchwise::visit::{End, VisitOutcome};
+use fetchwise_present::DecisionJson;
 
 /// A visit with its current step.
 #[derive(Debug, Serialize)]

@@ -18,7 +18,7 @@ use fetchwise::heuristic::url::without_user;
 use fetchwise::journal::AsOf;
 use fetchwise::pace::PaceExplanation;
 use fetchwise::selector::{Counterfactual, Explanation};
-use fetchwise_serve::json::{ExplainInput, ExplanationJson, own_total};
+use fetchwise_present::{ExplainInput, ExplanationJson, own_total};
 
 /// Explain which fetcher would be used, and why: the decision, then three reasons
 ///

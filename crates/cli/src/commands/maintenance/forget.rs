@@ -8,7 +8,7 @@ use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, plain};
 use fetchwise::journal::TombstoneTarget;
 use fetchwise::journal::maintenance;
-use fetchwise_serve::json::ForgetReportJson;
+use fetchwise_present::ForgetReportJson;
 
 /// Forget a domain or a link
 ///
