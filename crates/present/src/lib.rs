@@ -1,4 +1,5 @@
-//! The results of fetchwise as JSON for programs: one type per kind of result, which the commands' `--json`, HTTP, Python and Node share.
+//! The results of fetchwise as JSON for programs, one type per kind of result, and parts of them in words for people. The commands'
+//! `--json`, HTTP, Python and Node share them.
 //!
 //! Owns: the names of fields.
 //!
@@ -9,6 +10,8 @@
 mod ban_rate;
 mod decision;
 mod explanation;
+mod explanation_html;
+pub mod explanation_text;
 mod fleet;
 mod hosts;
 mod importance;
@@ -16,12 +19,16 @@ mod pace;
 mod pause;
 mod paused_links;
 mod problem;
+#[cfg(feature = "pipeline")]
+mod report;
 mod stats;
 mod verdict;
+mod visit_end;
 
 pub use ban_rate::BanRateJson;
 pub use decision::{DecisionJson, Unavailable};
 pub use explanation::{ExplainInput, ExplanationJson, own_total};
+pub use explanation_html::explanation_html;
 pub use fleet::{FleetJson, SharedHostsJson};
 pub use hosts::{HostJson, UnpausedJson};
 pub use importance::ImportanceJson;
@@ -29,5 +36,8 @@ pub use pace::PaceJson;
 pub use pause::{PauseCause, PauseJson};
 pub use paused_links::{ForgetReportJson, LinkJson};
 pub use problem::ProblemJson;
+#[cfg(feature = "pipeline")]
+pub use report::{InputPlace, ReportJson, shown_url};
 pub use stats::StatsJson;
 pub use verdict::{CueJson, CuesJson, HeuristicJson, MatchJson, VerdictJson, headers};
+pub use visit_end::VisitEndJson;
