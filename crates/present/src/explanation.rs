@@ -348,9 +348,9 @@ mod tests {
         let input =
             ExplainInput { selector: &selector, routed: &routed, explanation: &explanation, pace: None, own: None };
         let program = ExplanationJson::new(decision, input, |_| true).value();
-        let added = ["mode", "pace", "shadow_fetcher", "unavailable_fetcher", "unavailable_reason"];
-        assert_eq!(&names(&program) - &names(&alone), added.into());
-        assert_eq!(&names(&program["candidates"][0]) - &names(&alone["candidates"][0]), ["available"].into());
+        let added = BTreeSet::from(["mode", "pace", "shadow_fetcher", "unavailable_fetcher", "unavailable_reason"]);
+        assert_eq!(&names(&program) - &names(&alone), added);
+        assert_eq!(&names(&program["candidates"][0]) - &names(&alone["candidates"][0]), BTreeSet::from(["available"]));
         for name in names(&alone).into_iter().filter(|name| *name != "candidates") {
             assert_eq!(program[name], alone[name], "{name}");
         }
