@@ -19,6 +19,7 @@ use crate::errors::{Code, Failure};
 use crate::fetch_result::FetchResult;
 use crate::thread_pool::{Work, promise};
 use fetchwise_bindings_core::outcome::{error_for, name};
+use fetchwise_present::{CueJson, MatchJson};
 
 type Result<T> = std::result::Result<T, napi::Error<Code>>;
 
@@ -175,18 +176,10 @@ impl Detector {
         let known = PageInfo::take(env, page)?;
         let explained =
             SCRATCH.with_borrow_mut(|scratch| self.reader.explain(&known.page(convert::bytes(&body)), scratch));
-        let matches = explained.matches.iter().map(|found| {
-            json!({
-                "rule": &*found.rule, "vendor": found.vendor.as_deref(), "grade": found.grade.name(),
-                "place": found.place.name(), "offset": found.offset, "text": &*found.text, "counted": found.counted,
-                "note": &*found.note,
-            })
-        });
-        let matches: Vec<Value> = matches.collect();
+        let matches: Vec<MatchJson> = explained.matches.iter().map(MatchJson::from).collect();
         let cues = explained.cues.as_ref().map(|sum| {
-            let cues =
-                sum.cues.iter().map(|cue| json!({"id": cue.id.to_string(), "weight": cue.weight, "text": cue.text}));
-            json!({"sum": sum.sum, "threshold": sum.threshold, "cues": cues.collect::<Vec<_>>()})
+            let cues: Vec<CueJson> = sum.cues.iter().map(CueJson::from).collect();
+            json!({"sum": sum.sum, "threshold": sum.threshold, "cues": cues})
         });
         let verdict = known.verdict(explained.verdict);
         Ok(json!({"verdict": verdict.to_json(), "matches": matches, "cues": cues}))

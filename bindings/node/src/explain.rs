@@ -4,7 +4,7 @@ use fetchwise::selector::{Explanation as CoreExplanation, Selector};
 use napi_derive::napi;
 use serde_json::Value;
 
-use fetchwise_bindings_core::explain_json::value;
+use fetchwise_present::ExplanationJson;
 
 /// An explanation of a decision.
 #[napi]
@@ -15,7 +15,7 @@ pub struct Explanation {
 
 impl Explanation {
     pub fn new(selector: &Selector, asked: &str, of: &CoreExplanation) -> Self {
-        Self { value: value(selector, asked, of), text: of.text(selector, asked) }
+        Self { value: ExplanationJson::of_selector(selector, asked, of).value(), text: of.text(selector, asked) }
     }
 }
 

@@ -4,7 +4,7 @@ use fetchwise::selector::{Explanation as CoreExplanation, Selector};
 use pyo3::prelude::*;
 use serde_json::Value;
 
-use fetchwise_bindings_core::explain_json::{html, value};
+use fetchwise_present::{ExplanationJson, explanation_html};
 
 /// An explanation of a decision. `str()` is for people and says what `fetchwise explain` prints; `to_dict()` is
 /// for programs. A notebook shows the candidates, too.
@@ -21,7 +21,8 @@ pub(crate) struct Explanation {
 
 impl Explanation {
     pub(crate) fn new(selector: &Selector, asked: &str, of: &CoreExplanation) -> Self {
-        Self { value: value(selector, asked, of), text: of.text(selector, asked), html: html(selector, asked, of) }
+        let value = ExplanationJson::of_selector(selector, asked, of).value();
+        Self { value, text: of.text(selector, asked), html: explanation_html(selector, asked, of) }
     }
 }
 

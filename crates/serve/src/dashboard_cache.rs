@@ -11,11 +11,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use lru::LruCache;
 
-use crate::json::PauseCause;
 use fetchwise::analytics::Importance;
 use fetchwise::journal::Metrics;
 use fetchwise::time::Timestamp;
 use fetchwise_log::Reader;
+use fetchwise_present::PauseCause;
 
 /// The shortest time between two reads of the log's directory.
 const FILES_EVERY: Duration = Duration::from_secs(5);

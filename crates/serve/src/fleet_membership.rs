@@ -5,8 +5,8 @@
 use std::fmt::Debug;
 use std::pin::Pin;
 
-use crate::json::FleetJson;
 use fetchwise::time::Timestamp;
+use fetchwise_present::FleetJson;
 
 /// The future of a call that waits for the broker.
 pub type MembershipFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -4,7 +4,7 @@
 //! [`Server`] takes a selector, its journal and a detector, and serves requests until it is stopped. It neither decides
 //! nor judges: a route reads a request, calls the library as an embedding crawler does, and writes the result.
 //!
-//! [`json`] owns the fields of all responses; the commands use the same. `auth` admits requests, `request_origin` reads what they address, `listener` accepts
+//! The crate `fetchwise-present` owns the fields of results; the commands use the same. `dashboard_json` has those of the dashboard. `auth` admits requests, `request_origin` reads what they address, `listener` accepts
 //! connections, `attempt_sink` knows what is in the log, `time_series` has its figures over time, `fleet_membership`
 //! is the interface to a fleet, `signing` that to an identity, `public` is the listener for what an agent publishes,
 //! `crawl_progress` is the interface to a crawl.
@@ -22,10 +22,10 @@ mod auth;
 mod connections;
 mod crawl_progress;
 mod dashboard_cache;
+mod dashboard_json;
 mod fleet_membership;
 mod follow;
 mod followed_log;
-pub mod json;
 mod json_response;
 mod listener;
 mod metrics;

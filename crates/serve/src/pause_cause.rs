@@ -9,8 +9,7 @@ use std::path::Path;
 
 use fetchwise::journal::{self, AttemptQuery, JournalError, Order, OutcomeFilter};
 use fetchwise::time::Timestamp;
-
-use crate::json::PauseCause;
+use fetchwise_present::PauseCause;
 
 /// The oldest attempt that can be the cause of a pause.
 const CAUSE_DAYS_MS: i64 = 8 * 86_400_000;

@@ -5,9 +5,49 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 
-use crate::json::ProblemJson;
 use crate::json_response;
+use fetchwise_present::ProblemJson;
+
+/// The fields of a response with an error that RFC 9457 defines. The others extend them.
+#[derive(Debug, Serialize)]
+pub(crate) struct ProblemDetails<'a> {
+    /// Nothing but the status: `error_type` tells errors apart.
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    /// The same text as `error`.
+    detail: &'a str,
+}
+
+impl<'a> ProblemDetails<'a> {
+    /// Creates the fields of a response with this status.
+    pub(crate) fn new(status: StatusCode, detail: &'a str) -> Self {
+        Self {
+            r#type: "about:blank",
+            title: status.canonical_reason().unwrap_or("Error"),
+            status: status.as_u16(),
+            detail,
+        }
+    }
+}
+
+/// An error that is a whole response.
+#[derive(Debug, Serialize)]
+pub(crate) struct ProblemResponse<'a> {
+    #[serde(flatten)]
+    details: ProblemDetails<'a>,
+    #[serde(flatten)]
+    problem: &'a ProblemJson<'a>,
+}
+
+impl<'a> ProblemResponse<'a> {
+    /// Creates the response with this status.
+    pub(crate) fn new(status: StatusCode, problem: &'a ProblemJson<'a>) -> Self {
+        Self { details: ProblemDetails::new(status, problem.error()), problem }
+    }
+}
 
 /// The reason why a request fails.
 #[derive(Clone, Debug)]
@@ -65,7 +105,7 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let problem = ProblemJson::of_request(self.error_type, self.error);
-        let mut response = json_response::with_status(self.status, &problem.response(self.status));
+        let mut response = json_response::with_status(self.status, &ProblemResponse::new(self.status, &problem));
         if let Some(seconds) = self.retry_after_s {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

@@ -13,7 +13,7 @@ use fetchwise::analytics::{BanRate, DayHistory};
 use fetchwise::journal::{self, AttemptQuery, Order};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
-use fetchwise_serve::json::BanRateJson;
+use fetchwise_present::BanRateJson;
 
 /// Show how often a domain blocked, in whole UTC days
 ///

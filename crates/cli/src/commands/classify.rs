@@ -20,7 +20,7 @@ use fetchwise::detect;
 use fetchwise::detect::{Detector, Scratch};
 use fetchwise::response::{Header, Page};
 use fetchwise_crawl::input::lines::Line;
-use fetchwise_serve::json::{VerdictJson, headers};
+use fetchwise_present::{VerdictJson, headers};
 
 /// Classify a response: blocked, application shell, empty, or content
 #[derive(Debug, Args)]

@@ -18,7 +18,7 @@ use fetchwise::journal::{self, AttemptQuery, Order, OutcomeFilter};
 use fetchwise::pace::{Level, PaceExplanation};
 use fetchwise::selector::PausedHost;
 use fetchwise::time::Timestamp;
-use fetchwise_serve::json::HostJson;
+use fetchwise_present::HostJson;
 
 /// Age in milliseconds up to which a page that the network refused is counted.
 const NETWORK_WINDOW_MS: i64 = 24 * 3_600_000;

@@ -1,7 +1,6 @@
 //! `importance`: how much each heuristic reveals about success, with an option to record it in the log.
 
 use clap::Args;
-use serde::Serialize;
 
 use crate::setup::log_scan;
 use crate::setup::settings::Settings;
@@ -9,6 +8,7 @@ use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{HEADING, Output, Table, note, styled};
 use fetchwise::analytics::{Importance, ImportanceFold, MIN_SAMPLE};
 use fetchwise::journal::{ImportanceEntry, Journal, JournalOptions};
+use fetchwise_present::ImportanceJson;
 
 /// Show how much each heuristic reveals about success
 ///
@@ -34,18 +34,6 @@ pub(crate) struct ImportanceArgs {
     pub(crate) limit: Option<usize>,
 }
 
-#[derive(Serialize)]
-struct ImportanceJson<'a> {
-    r#type: &'a str,
-    value: Option<&'a str>,
-    after: bool,
-    n: u64,
-    baseline: f64,
-    conditional_rate: f64,
-    gain: f64,
-    mutual_information_bits: f64,
-}
-
 /// Runs the command.
 pub(crate) fn run(args: &ImportanceArgs, settings: &Settings, out: &mut Output) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
@@ -69,7 +57,7 @@ pub(crate) fn run(args: &ImportanceArgs, settings: &Settings, out: &mut Output) 
     };
     if out.json {
         for row in groups.iter().flat_map(|after| [first(*after, true), first(*after, false)]).flatten() {
-            out.object(&json(row))?;
+            out.object(&ImportanceJson::from(row))?;
         }
     } else if rows.is_empty() {
         out.line(format_args!("no heuristic has more than {MIN_SAMPLE} attempts yet"))?;
@@ -88,19 +76,6 @@ pub(crate) fn run(args: &ImportanceArgs, settings: &Settings, out: &mut Output) 
         note(format_args!("recorded the importance of {types} types and {} values", rows.len() - types));
     }
     Ok(Exit::Done)
-}
-
-fn json(row: &Importance) -> ImportanceJson<'_> {
-    ImportanceJson {
-        r#type: &row.kind,
-        value: row.value.as_deref(),
-        after: row.after,
-        n: row.n,
-        baseline: row.baseline,
-        conditional_rate: row.conditional_rate,
-        gain: row.gain,
-        mutual_information_bits: row.mutual_information_bits,
-    }
 }
 
 fn table(rows: &[&Importance]) -> Table {

@@ -12,7 +12,7 @@ use fetchwise::backoff::LinkState;
 use fetchwise::selector::LinkAtRisk;
 use fetchwise::time::Timestamp;
 use fetchwise_crawl::{LeftForPause, left_for_pause};
-use fetchwise_serve::json::LinkJson;
+use fetchwise_present::LinkJson;
 
 /// Show links that are paused or failed last time, with countdown and reason
 ///

@@ -14,7 +14,7 @@ use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, Table, percent};
 use fetchwise::analytics::{By, Row, Stats};
 use fetchwise::journal::{self, AttemptQuery};
-use fetchwise_serve::json::StatsJson;
+use fetchwise_present::StatsJson;
 
 /// Sum up pages, requests, cost, success and blocks
 #[derive(Debug, Args)]

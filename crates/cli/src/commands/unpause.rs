@@ -15,7 +15,7 @@ use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, plain, shown};
 use fetchwise::journal::{JournalError, LogError, ReleaseTarget, maintenance};
 use fetchwise::rfc3339;
-use fetchwise_serve::json::UnpausedJson;
+use fetchwise_present::UnpausedJson;
 
 /// End the pause of a host or a link now
 ///

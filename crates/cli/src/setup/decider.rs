@@ -22,7 +22,7 @@ use fetchwise::router::{RouteError, Routed, Router};
 use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::unknown_name::UnknownName;
 use fetchwise_crawl::input::lines::LineError;
-use fetchwise_serve::json::{DecisionJson, PauseJson, ProblemJson, Unavailable};
+use fetchwise_present::{DecisionJson, PauseJson, ProblemJson, Unavailable};
 use fetchwise_serve::{Paused, pause_cause};
 
 /// The inputs of a decision besides URL and evidence.

@@ -13,9 +13,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use crate::fleet_membership::Membership;
-use crate::json::FleetJson;
 use fetchwise::fleet_status::{FleetStatus, PeerStatus};
 use fetchwise::metrics::{Family, Kind};
+use fetchwise_present::FleetJson;
 
 /// The metrics of a fleet, besides all others.
 pub const FLEET_FAMILIES: &[Family] = &[

@@ -6,8 +6,9 @@
 
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
+use fetchwise_present::{PaceJson, PauseCause};
 
-use crate::json::{AttentionItem, AttentionJson, LogJson, PaceJson, PauseCause};
+use crate::dashboard_json::{AttentionItem, AttentionJson, LogJson};
 use crate::pause_cause::{Paused, pause_cause};
 use crate::state::State;
 use crate::time_series::Recent;

@@ -13,7 +13,6 @@ use serde::Deserialize;
 
 use super::Shared;
 use crate::auth::Client;
-use crate::json::{VerdictJson, headers};
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body::{self, AnyJson};
@@ -21,6 +20,7 @@ use crate::routes::decision_context::wrong;
 use crate::state::State;
 use fetchwise::detect::Scratch;
 use fetchwise::response::{Header, Page};
+use fetchwise_present::{VerdictJson, headers};
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/v1/classify", post(classify))

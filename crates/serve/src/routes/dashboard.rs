@@ -15,9 +15,7 @@ use strum::VariantNames;
 use super::extractors::{Path, Query};
 use super::{Shared, attention};
 use crate::assets;
-use crate::json::{
-    BoardJson, BusyJson, DomainJson, DomainsJson, FetcherJson, LogJson, PaceJson, SeriesJson, StatsJson,
-};
+use crate::dashboard_json::{BoardJson, BusyJson, DomainJson, DomainsJson, FetcherJson, LogJson, SeriesJson};
 use crate::json_response;
 use crate::problem::Problem;
 use crate::routes::decision_context::wrong;
@@ -28,6 +26,7 @@ use fetchwise::journal::Health;
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
+use fetchwise_present::{PaceJson, StatsJson};
 
 /// The poll interval of the page. With the time that a response takes it is below the five seconds within which an
 /// operator sees a host in trouble.

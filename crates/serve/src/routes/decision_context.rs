@@ -7,7 +7,6 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use url::Url;
 
-use crate::json::{DecisionJson, Unavailable};
 use crate::problem::Problem;
 use crate::request_body::{few, few_if_any, few_named};
 use crate::state::State;
@@ -20,6 +19,7 @@ use fetchwise::router::{RouteError, Routed};
 use fetchwise::selector::{SelectContext, Selector};
 use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
+use fetchwise_present::{DecisionJson, Unavailable};
 
 /// The statements of a caller about a URL or about all URLs of a call.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -15,7 +15,7 @@ use super::attempts::{known_domain, unreadable};
 use super::attention::cause_of;
 use super::dashboard::{named, request_cost};
 use super::extractors::Query;
-use crate::json::{DomainBoardJson, HostJson, SeriesJson, StatsJson};
+use crate::dashboard_json::{DomainBoardJson, SeriesJson};
 use crate::json_response;
 use crate::problem::Problem;
 use crate::state::State;
@@ -23,6 +23,7 @@ use crate::time_series::{Range, Series};
 use fetchwise::journal::{self, AttemptQuery, JournalError, Order};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
+use fetchwise_present::{HostJson, StatsJson};
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/v1/dashboard/domain", get(domain))

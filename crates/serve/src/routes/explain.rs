@@ -10,15 +10,15 @@ use axum::routing::get;
 use url::Url;
 
 use super::{Shared, attention};
-use crate::json::{ExplainInput, ExplanationJson, PauseJson, ProblemJson};
 use crate::json_response;
 use crate::pause_cause::{Paused, pause_cause};
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemResponse};
 use crate::routes::decision_context::{CallerContext, ContextDecision, ResolvedContext};
 use crate::state::State;
 use fetchwise::decision::Decision;
 use fetchwise::heuristic::url::{domain_of, identity, parse};
 use fetchwise::router::RouteError;
+use fetchwise_present::{ExplainInput, ExplanationJson, PauseJson, ProblemJson};
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/v1/explain", get(explain))
@@ -62,7 +62,10 @@ async fn explain(Get(state): Shared, RawQuery(query): RawQuery) -> Result<Respon
         Ok(found) => found,
         Err(error) => {
             let status = StatusCode::UNPROCESSABLE_ENTITY;
-            return Ok(json_response::with_status(status, &ProblemJson::of_route(&text, &error).response(status)));
+            return Ok(json_response::with_status(
+                status,
+                &ProblemResponse::new(status, &ProblemJson::of_route(&text, &error)),
+            ));
         }
     };
     let pace =

@@ -12,7 +12,6 @@ use serde::Deserialize;
 
 use super::Shared;
 use crate::auth::Client;
-use crate::json::ForgetReportJson;
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body;
@@ -23,6 +22,7 @@ use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::ForgetReport;
 use fetchwise::journal::{JournalError, TombstoneTarget};
 use fetchwise::time::Timestamp;
+use fetchwise_present::ForgetReportJson;
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/v1/forget", post(forget))

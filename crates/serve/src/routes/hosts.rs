@@ -15,7 +15,6 @@ use super::Shared;
 use super::extractors::{Path, Query};
 use super::forget::read_domain;
 use crate::auth::Client;
-use crate::json::{HostJson, LinkJson, UnpausedJson};
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body;
@@ -26,6 +25,7 @@ use fetchwise::rfc3339;
 use fetchwise::selector::{LinkAtRisk, PausedHost};
 use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
+use fetchwise_present::{HostJson, LinkJson, UnpausedJson};
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new()

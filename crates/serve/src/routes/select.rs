@@ -14,7 +14,6 @@ use url::Url;
 
 use super::Shared;
 use crate::auth::Client;
-use crate::json::ProblemJson;
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body;
@@ -23,6 +22,7 @@ use crate::state::State;
 use fetchwise::heuristic::url::{UrlError, parse};
 use fetchwise::router::RouteError;
 use fetchwise::selector::Selector;
+use fetchwise_present::ProblemJson;
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/v1/select", post(select))

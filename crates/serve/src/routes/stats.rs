@@ -11,13 +11,13 @@ use serde::Deserialize;
 use super::Shared;
 use super::extractors::Query;
 use super::forget::read_domain;
-use crate::json::{BanRateJson, StatsJson};
 use crate::json_response;
 use crate::problem::Problem;
 use crate::routes::decision_context::wrong;
 use crate::state::State;
 use fetchwise::analytics::{BanRate, By};
 use fetchwise::time::Timestamp;
+use fetchwise_present::{BanRateJson, StatsJson};
 
 const DAY_MS: i64 = 86_400_000;
 

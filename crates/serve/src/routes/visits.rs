@@ -23,9 +23,8 @@ use super::Shared;
 use super::extractors::{Path, Query};
 use super::report_body::{Report, ReportContent};
 use crate::auth::Client;
-use crate::json::{ProblemDetails, ProblemJson};
 use crate::json_response;
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemDetails};
 use crate::request_body;
 use crate::routes::decision_context::{CallerContext, ResolvedContext, wrong};
 use crate::state::State;
@@ -33,6 +32,7 @@ use crate::visits::{ActiveVisit, OwnedVisit, TooMany, VisitSlot, VisitState, wri
 use fetchwise::heuristic::url::parse;
 use fetchwise::router::Mode;
 use fetchwise::visit::Visit;
+use fetchwise_present::ProblemJson;
 
 /// The longest wait within one request, in seconds.
 const MAX_WAIT_S: u64 = 60;

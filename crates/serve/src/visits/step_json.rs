@@ -3,11 +3,10 @@
 use serde::Serialize;
 
 use super::{ActiveVisit, VisitState};
-use crate::json::DecisionJson;
 use crate::signing::SignatureHeaders;
 use fetchwise::rfc3339;
 use fetchwise::selector::Selector;
-use fetchwise::visit::{End, VisitOutcome};
+use fetchwise_present::{DecisionJson, VisitEndJson};
 
 /// A visit with its current step.
 #[derive(Debug, Serialize)]
@@ -37,22 +36,7 @@ enum StepJson<'a> {
     /// Come back later.
     Wait { until: String, reason: String },
     /// The visit has ended.
-    End {
-        /// `delivered`, `failed` or `paused`.
-        end: &'static str,
-        error_type: Option<&'a str>,
-        paused_until: Option<String>,
-        fetcher: Option<&'a str>,
-        source: Option<&'static str>,
-        confidence: Option<f64>,
-        status: Option<u16>,
-        is_banned: bool,
-        requests: u32,
-        error: Option<&'a str>,
-        /// The price that a 402 named.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        price: Option<&'a str>,
-    },
+    End(VisitEndJson<'a>),
 }
 
 impl<'a> VisitStepJson<'a> {
@@ -80,32 +64,12 @@ impl<'a> VisitStepJson<'a> {
                 let until = rfc3339::format(selector.clock().date_of(*until));
                 StepJson::Wait { until, reason: "reports_owed".to_owned() }
             }
-            VisitState::Ended(end) => ended(end, selector),
+            VisitState::Ended(end) => StepJson::End(VisitEndJson::new(end, selector)),
             VisitState::Open => {
                 StepJson::Wait { until: rfc3339::format(selector.clock().date()), reason: "local_fault".to_owned() }
             }
         };
         Self { visit: id, step }
-    }
-}
-
-fn ended<'a>(end: &'a End, selector: &'a Selector) -> StepJson<'a> {
-    let error_type = match &end.how {
-        VisitOutcome::Failed(error) => Some(error.name()),
-        _ => None,
-    };
-    StepJson::End {
-        end: end.how.name(),
-        error_type,
-        paused_until: end.paused_until.map(|until| rfc3339::format(selector.clock().date_of(until))),
-        fetcher: end.fetcher.map(|id| selector.fetcher_name(id)),
-        source: end.source.map(fetchwise::decision::Source::name),
-        confidence: end.fetcher.map(|_| end.confidence),
-        status: end.status,
-        is_banned: end.is_banned,
-        requests: end.requests,
-        error: Some(end.message.as_str()).filter(|message| !message.is_empty()),
-        price: end.price.as_deref(),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::terminal::exit::Failure;
 use crate::terminal::output::shown;
 use fetchwise::detect::Verdict;
 use fetchwise::response::Header;
-use fetchwise_serve::json::headers;
+use fetchwise_present::headers;
 
 /// The maximum length of a line.
 const MAX_LINE_BYTES: usize = 4 << 20;

@@ -1,14 +1,12 @@
 //! `explain`: the reasons for a decision.
 
 pub(crate) mod historical;
-pub(crate) mod text;
 use clap::Args;
 use serde::Serialize;
 
 use crate::commands::explain::historical::{
     AttemptId, HistoricalDecision, HistoricalDecisionJson, RebuiltJson, rebuilt_json, show_rebuilt,
 };
-use crate::commands::explain::text::{counterfactual, index, measured_cost, tag_lines};
 use crate::parse::time_arg::{TimeArg, parse_time_arg};
 use crate::setup::decider::{ContextArgs, Decider, read_url, show_error};
 use crate::setup::settings::Settings;
@@ -18,7 +16,8 @@ use fetchwise::heuristic::url::without_user;
 use fetchwise::journal::AsOf;
 use fetchwise::pace::PaceExplanation;
 use fetchwise::selector::{Counterfactual, Explanation};
-use fetchwise_serve::json::{ExplainInput, ExplanationJson, own_total};
+use fetchwise_present::explanation_text::{counterfactual, index, measured_cost, tag_lines};
+use fetchwise_present::{ExplainInput, ExplanationJson, own_total};
 
 /// Explain which fetcher would be used, and why: the decision, then three reasons
 ///
@@ -168,14 +167,14 @@ fn explain(
         out.line(format_args!("\ndecided by the evidence of {} for {}", what.trim_end(), plain(&step.fetcher)))?;
     }
     for line in explanation.candidates.iter().filter(|c| is_here(&c.fetcher)).filter_map(measured_cost) {
-        out.line(line)?;
+        out.line(plain(&line))?;
     }
     for line in explanation.shown.iter().flat_map(|view| tag_lines(view, is_here)) {
-        out.line(line)?;
+        out.line(plain(&line))?;
     }
     let others = explanation.counterfactuals.iter().filter(|of| then.is_none() && of_fetcher(of).is_none_or(is_here));
     for line in others.filter_map(|c| counterfactual(c, chosen)) {
-        out.line(line)?;
+        out.line(plain(&line))?;
     }
     if let Some(pace) = pace {
         out.line(format_args!("\n{pace}"))?;

@@ -53,7 +53,6 @@ mod hints;
 mod metrics_endpoint;
 mod progress;
 mod report;
-pub(crate) mod result_json;
 mod result_text;
 pub(crate) mod shutdown;
 mod spec;

@@ -10,7 +10,6 @@ use std::time::Instant;
 use crate::commands::fetch::end_report::EndReport;
 use crate::commands::fetch::hints;
 use crate::commands::fetch::progress::{Progress, StatusTimer};
-use crate::commands::fetch::result_json::{ReportJson, shown_url};
 use crate::commands::fetch::result_text::text;
 use crate::terminal::exit::Failure;
 use crate::terminal::live_region::{LiveRegion, is_utf8};
@@ -21,6 +20,7 @@ use fetchwise::pipeline::{CrawlDelayCut, Report};
 use fetchwise::time::Timestamp;
 use fetchwise_crawl::input::position::InputPosition;
 use fetchwise_crawl::{CrawlStatus, Totals};
+use fetchwise_present::{InputPlace, ReportJson, shown_url};
 use fetchwise_serve::CrawlFigures;
 
 /// The error type of an invalid line of input.
@@ -99,7 +99,7 @@ impl<'o> ResultDisplay<'o> {
             self.note("fetchwise: warning: the user and password in a URL are not sent, and not shown");
         }
         if self.out.json {
-            self.out.object(&ReportJson::new(Some(place), id, report))?;
+            self.out.object(&ReportJson::new(in_json(place), id, report))?;
         } else {
             let is_shown = match self.lines {
                 Lines::None => false,
@@ -124,7 +124,7 @@ impl<'o> ResultDisplay<'o> {
             true => {
                 let (error_type, message) = (Some(INVALID_LINE), Some(error.to_owned()));
                 let report = Report { error_type, message, ..Report::default() };
-                let json = ReportJson::new(Some(place), None, &report);
+                let json = ReportJson::new(in_json(place), None, &report);
                 self.out.object(&json.without_url())?;
             }
             false if self.lines == Lines::None => {}
@@ -228,4 +228,9 @@ impl<'o> ResultDisplay<'o> {
     fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush()
     }
+}
+
+/// Returns the place of a link as its JSON has it.
+fn in_json(place: InputPosition) -> InputPlace {
+    InputPlace { line: place.line(), position: place.position(), queue: place.queue() }
 }

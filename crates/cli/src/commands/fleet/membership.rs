@@ -13,7 +13,7 @@ use fetchwise_fleet::Fleet;
 use fetchwise_fleet::pauses::{HostCounts, SharedHosts};
 use fetchwise_fleet::sync::forget::notify_forgotten;
 use fetchwise_fleet::transport::Transport;
-use fetchwise_serve::json::{FleetJson, SharedHostsJson};
+use fetchwise_present::{FleetJson, SharedHostsJson};
 use fetchwise_serve::{Membership, MembershipFuture};
 
 use crate::terminal::output::plain;

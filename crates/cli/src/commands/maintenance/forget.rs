@@ -12,7 +12,7 @@ use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{Output, plain};
 use fetchwise::journal::maintenance::{self, ForgetReport};
 use fetchwise::journal::{Journal, JournalError, JournalOptions, LogError, Tombstone, TombstoneTarget};
-use fetchwise_serve::json::ForgetReportJson;
+use fetchwise_present::ForgetReportJson;
 
 /// Forget a domain or a link
 ///

@@ -41,14 +41,14 @@ impl PauseCause {
 #[derive(Clone, Debug, Serialize)]
 pub struct PauseJson {
     /// `host` or `link`.
-    pub(crate) scope: &'static str,
+    scope: &'static str,
     /// The host or link.
-    pub(crate) name: String,
-    pub(crate) until: String,
+    name: String,
+    until: String,
     /// The number of its pauses in a row, or of failed fetches of the link.
-    pub(crate) times: u8,
+    times: u8,
     /// None if the log has no such attempt.
-    pub(crate) cause: Option<PauseCause>,
+    cause: Option<PauseCause>,
 }
 
 impl PauseJson {

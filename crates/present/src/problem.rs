@@ -1,41 +1,8 @@
 //! The JSON of an error about one input or a whole request.
 
-use axum::http::StatusCode;
 use serde::Serialize;
 
 use fetchwise::router::RouteError;
-
-/// The fields of a response with an error that RFC 9457 defines. The others extend them.
-#[derive(Debug, Serialize)]
-pub(crate) struct ProblemDetails<'a> {
-    /// Nothing but the status: `error_type` tells errors apart.
-    r#type: &'static str,
-    title: &'static str,
-    status: u16,
-    /// The same text as `error`.
-    detail: &'a str,
-}
-
-impl<'a> ProblemDetails<'a> {
-    /// Creates the fields of a response with this status.
-    pub(crate) fn new(status: StatusCode, detail: &'a str) -> Self {
-        Self {
-            r#type: "about:blank",
-            title: status.canonical_reason().unwrap_or("Error"),
-            status: status.as_u16(),
-            detail,
-        }
-    }
-}
-
-/// An error that is a whole response.
-#[derive(Debug, Serialize)]
-pub(crate) struct ProblemResponse<'a> {
-    #[serde(flatten)]
-    details: ProblemDetails<'a>,
-    #[serde(flatten)]
-    problem: &'a ProblemJson<'a>,
-}
 
 /// An error about one URL, line or request.
 #[derive(Debug, Serialize)]
@@ -65,9 +32,9 @@ impl<'a> ProblemJson<'a> {
         Self::of_url(Some(url), error_type, error.to_string())
     }
 
-    /// Returns it as a whole response with this status.
-    pub(crate) fn response(&self, status: StatusCode) -> ProblemResponse<'_> {
-        ProblemResponse { details: ProblemDetails::new(status, &self.error), problem: self }
+    /// Returns the error and what to do about it, for people.
+    pub fn error(&self) -> &str {
+        &self.error
     }
 
     /// Creates an error about a whole request.

@@ -2,11 +2,10 @@
 
 use serde::Serialize;
 
-use super::{FleetJson, HostJson, PaceJson, PauseCause, StatsJson};
 use crate::crawl_progress::CrawlFigures;
 use crate::time_series::SeriesWindow;
-use fetchwise::analytics::Importance;
 use fetchwise::rfc3339;
+use fetchwise_present::{FleetJson, HostJson, ImportanceJson, PaceJson, PauseCause, StatsJson};
 
 /// The whole response.
 #[derive(Debug, Serialize)]
@@ -224,35 +223,6 @@ pub(crate) struct BusyJson<'a> {
     /// Attempts in the last ten minutes.
     pub(crate) recent: u64,
     pub(crate) pace: Option<PaceJson>,
-}
-
-/// The importance of a heuristic, as `importance` prints it.
-#[derive(Debug, Serialize)]
-pub(crate) struct ImportanceJson<'a> {
-    r#type: &'a str,
-    value: Option<&'a str>,
-    /// Whether only the response tells it.
-    after: bool,
-    n: u64,
-    baseline: f64,
-    conditional_rate: f64,
-    gain: f64,
-    mutual_information_bits: f64,
-}
-
-impl<'a> From<&'a Importance> for ImportanceJson<'a> {
-    fn from(of: &'a Importance) -> Self {
-        Self {
-            r#type: &of.kind,
-            value: of.value.as_deref(),
-            after: of.after,
-            n: of.n,
-            baseline: of.baseline,
-            conditional_rate: of.conditional_rate,
-            gain: of.gain,
-            mutual_information_bits: of.mutual_information_bits,
-        }
-    }
 }
 
 /// The health of the log.

@@ -1,4 +1,4 @@
-//! The JSON form of a result.
+//! The result of one link of a crawl.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -11,11 +11,21 @@ use fetchwise::decision::Source;
 use fetchwise::heuristic::url::{MAX_URL_BYTES, shorten, without_user};
 use fetchwise::pipeline::Report;
 use fetchwise::rfc3339;
-use fetchwise_crawl::input::position::InputPosition;
+
+/// The place of a link in the input of its crawl; only one kind of input has each number.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InputPlace {
+    /// The line of a file.
+    pub line: Option<u64>,
+    /// The position among the arguments.
+    pub position: Option<u64>,
+    /// The position in a work queue, and whether another result of the link may have been written before.
+    pub queue: Option<(u64, bool)>,
+}
 
 /// A result as JSON.
-#[derive(Serialize)]
-pub(crate) struct ReportJson<'a> {
+#[derive(Debug, Serialize)]
+pub struct ReportJson<'a> {
     /// Null for an invalid line.
     url: Option<Cow<'a, str>>,
     id: Option<&'a str>,
@@ -76,13 +86,13 @@ pub(crate) struct ReportJson<'a> {
 }
 
 impl<'a> ReportJson<'a> {
-    /// Returns the result of the link with the caller's `id`, with its place in the input if there is one.
-    pub(crate) fn new(place: Option<InputPosition>, id: Option<&'a str>, report: &'a Report) -> Self {
+    /// Creates the result of the link with the caller's `id`, with its place in the input.
+    pub fn new(place: InputPlace, id: Option<&'a str>, report: &'a Report) -> Self {
         Self {
             url: Some(shown_url(report)),
             id,
-            line: place.and_then(InputPosition::line),
-            position: place.and_then(InputPosition::position),
+            line: place.line,
+            position: place.position,
             fetcher: report.fetcher.as_deref(),
             source: report.source.map(Source::name),
             // Confidence belongs to a fetcher: without one there is none.
@@ -110,21 +120,20 @@ impl<'a> ReportJson<'a> {
             offers: &report.offers,
             served_by: report.provenance.as_ref().map(|provenance| &*provenance.by),
             archived_at: report.provenance.as_ref().and_then(|provenance| provenance.captured).map(rfc3339::format),
-            queue_position: place.and_then(InputPosition::queue).map(|(seq, _)| seq),
-            redelivered: place.and_then(InputPosition::queue).map(|(_, is_redelivered)| is_redelivered),
+            queue_position: place.queue.map(|(seq, _)| seq),
+            redelivered: place.queue.map(|(_, is_redelivered)| is_redelivered),
         }
     }
-}
 
-impl ReportJson<'_> {
     /// Returns the result of an invalid line, which has no URL.
-    pub(super) fn without_url(self) -> Self {
+    #[must_use]
+    pub fn without_url(self) -> Self {
         Self { url: None, ..self }
     }
 }
 
 /// Returns the URL as given, without user and password, and shortened if it exceeds the limit for URLs.
-pub(super) fn shown_url(report: &Report) -> Cow<'_, str> {
+pub fn shown_url(report: &Report) -> Cow<'_, str> {
     let url = without_user(&report.url);
     if url.len() > MAX_URL_BYTES { Cow::Owned(shorten(&url)) } else { url }
 }

@@ -18,10 +18,19 @@ pub struct DecisionJson<'a> {
     fetcher: Option<&'a str>,
     confidence: Option<f64>,
     sample_size: Option<f64>,
-    mode: &'static str,
+    /// None where there is no router.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<&'static str>,
     rule: &'static str,
     propensity: Option<f64>,
     paused_until: Option<String>,
+    #[serde(flatten)]
+    program: Option<ProgramJson<'a>>,
+}
+
+/// What only a program with a router and fetchers knows of a decision.
+#[derive(Debug, Default, Serialize)]
+struct ProgramJson<'a> {
     /// The fetcher that the other arm would have selected, in the modes shadow and split.
     shadow_fetcher: Option<&'a str>,
     /// The fetcher that would be selected if it were available.
@@ -47,50 +56,57 @@ impl<'a> DecisionJson<'a> {
         routed: &Routed,
         unavailable: Option<Unavailable<'a>>,
     ) -> Self {
-        let shadow = routed.shadow.map(|id| selector.fetcher_name(id));
-        let base = match routed.decision {
-            Decision::Selected(take) => Self::of_take(url, selector, mode, &take),
-            Decision::Paused { until, .. } => {
-                let (label, rule) = (Source::Paused.name(), Rule::Paused.name());
-                let until = rfc3339::format(selector.clock().date_of(until));
-                Self { paused_until: Some(until), ..Self::without_fetcher(url, mode, label, rule) }
-            }
-            Decision::GiveUp => Self::without_fetcher(url, mode, "none", "none"),
-            Decision::NoViableFetcher => Self::without_fetcher(url, mode, "none", NO_VIABLE_FETCHER),
-        };
-        Self {
-            shadow_fetcher: shadow,
+        let program = ProgramJson {
+            shadow_fetcher: routed.shadow.map(|id| selector.fetcher_name(id)),
             unavailable_fetcher: unavailable.map(|of| of.fetcher),
             unavailable_reason: unavailable.and_then(|of| of.reason),
-            ..base
-        }
+        };
+        let base = Self::of_selector(url, selector, &routed.decision);
+        Self { mode: Some(mode.name()), program: Some(program), ..base }
     }
 
     /// Creates the JSON of a decision of which only the selection is known.
     pub fn of_take(url: &'a str, selector: &'a Selector, mode: Mode, take: &Selection) -> Self {
+        let program = Some(ProgramJson::default());
+        Self { mode: Some(mode.name()), program, ..Self::selected(url, selector, take) }
+    }
+
+    /// Creates the JSON of a decision of `selector` alone, without a router.
+    pub fn of_selector(url: &'a str, selector: &'a Selector, decision: &Decision) -> Self {
+        match decision {
+            Decision::Selected(take) => Self::selected(url, selector, take),
+            Decision::Paused { until, .. } => {
+                let until = rfc3339::format(selector.clock().date_of(*until));
+                let paused = Self::without_fetcher(url, Source::Paused.name(), Rule::Paused.name());
+                Self { paused_until: Some(until), ..paused }
+            }
+            Decision::GiveUp => Self::without_fetcher(url, "none", "none"),
+            Decision::NoViableFetcher => Self::without_fetcher(url, "none", NO_VIABLE_FETCHER),
+        }
+    }
+
+    fn selected(url: &'a str, selector: &'a Selector, take: &Selection) -> Self {
         Self {
             fetcher: Some(selector.fetcher_name(take.fetcher)),
             confidence: Some(take.confidence),
             sample_size: Some(take.sample_size),
             propensity: Some(take.propensity),
-            ..Self::without_fetcher(url, mode, take.source.name(), take.rule.name())
+            ..Self::without_fetcher(url, take.source.name(), take.rule.name())
         }
     }
 
-    fn without_fetcher(url: &'a str, mode: Mode, decision: &'static str, rule: &'static str) -> Self {
+    fn without_fetcher(url: &'a str, decision: &'static str, rule: &'static str) -> Self {
         Self {
             url,
             decision,
             fetcher: None,
             confidence: None,
             sample_size: None,
-            mode: mode.name(),
+            mode: None,
             rule,
             propensity: None,
             paused_until: None,
-            shadow_fetcher: None,
-            unavailable_fetcher: None,
-            unavailable_reason: None,
+            program: None,
         }
     }
 }

@@ -1,13 +1,15 @@
 //! The JSON of an explanation: a decision with its evidence.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{DecisionJson, PaceJson, PauseJson};
+use crate::explanation_text::day;
+use fetchwise::decision::Decision;
 use fetchwise::pace::PaceExplanation;
 use fetchwise::rfc3339;
 use fetchwise::router::Routed;
 use fetchwise::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation, HostSignalView, Selector};
-use fetchwise::time::Timestamp;
 
 /// A decision with the evidence and the steps behind it.
 #[derive(Debug, Serialize)]
@@ -20,8 +22,9 @@ pub struct ExplanationJson<'a> {
     candidates: Vec<CandidateJson<'a>>,
     steps: Vec<StepJson<'a>>,
     counterfactuals: Vec<CounterfactualJson<'a>>,
-    /// The pace of the host; null for a host without requests.
-    pace: Option<PaceJson>,
+    /// The pace of the host, which only a program adds; null for a host without requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pace: Option<Option<PaceJson>>,
     host_showed: Vec<TagJson<'a>>,
     /// Only for a paused link.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,27 +50,52 @@ impl<'a> ExplanationJson<'a> {
     /// Creates the explanation of `decision`. `is_available` says which candidates are available.
     pub fn new(decision: DecisionJson<'a>, asked: ExplainInput<'a>, is_available: impl Fn(&str) -> bool) -> Self {
         let ExplainInput { selector, routed, explanation, pace, own } = asked;
+        let mut json = Self::evidence(decision, selector, &routed.decision, explanation);
+        for candidate in &mut json.candidates {
+            candidate.available = Some(is_available(candidate.fetcher));
+        }
+        if let Some(own) = own {
+            json.steps.iter_mut().zip(&explanation.steps).for_each(|(json, step)| json.split(step, own));
+        }
+        json.pace = Some(pace.map(PaceJson::from));
+        json
+    }
+
+    /// Creates the explanation of the decision that `selector` alone makes about `asked`: the fields that need no program.
+    pub fn of_selector(selector: &'a Selector, asked: &'a str, explanation: &'a Explanation) -> Self {
+        let decision = DecisionJson::of_selector(asked, selector, &explanation.decision);
+        Self::evidence(decision, selector, &explanation.decision, explanation)
+    }
+
+    fn evidence(
+        decision: DecisionJson<'a>,
+        selector: &'a Selector,
+        decided: &Decision,
+        explanation: &'a Explanation,
+    ) -> Self {
         let bounds = Bounds::of(selector);
-        let chosen = routed.decision.selected().map(|take| selector.fetcher_name(take.fetcher));
+        let chosen = decided.selected().map(|take| selector.fetcher_name(take.fetcher));
         let heuristics = explanation.heuristics.iter();
         let candidates = explanation.candidates.iter();
         let steps = explanation.steps.iter().enumerate();
+        let counterfactuals = explanation.counterfactuals.iter();
         Self {
             decision,
-            rule_text: routed.decision.rule_text(),
+            rule_text: decided.rule_text(),
             policy: selector.policy_name(),
             heuristics: heuristics.map(|h| HeuristicJson { r#type: &h.kind, value: &h.value }).collect(),
-            candidates: candidates.map(|c| candidate_json(c, chosen, bounds, is_available(&c.fetcher))).collect(),
-            steps: steps.map(|(at, step)| step_json(step, explanation.deciding == Some(at), own)).collect(),
-            counterfactuals: explanation
-                .counterfactuals
-                .iter()
-                .filter_map(|c| counterfactual_json(c, bounds))
-                .collect(),
-            pace: pace.map(PaceJson::from),
+            candidates: candidates.map(|c| candidate_json(c, chosen, bounds)).collect(),
+            steps: steps.map(|(at, step)| step_json(step, explanation.deciding == Some(at))).collect(),
+            counterfactuals: counterfactuals.filter_map(|c| counterfactual_json(c, bounds)).collect(),
+            pace: None,
             host_showed: explanation.shown.iter().map(tag_json).collect(),
             pause: None,
         }
+    }
+
+    /// Returns it as a value. Names and numbers always have one.
+    pub fn value(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
     }
 
     /// Adds what is paused, and why.
@@ -144,7 +172,9 @@ struct CandidateJson<'a> {
     domain_attempts: f64,
     open: bool,
     excluded: bool,
-    available: bool,
+    /// Only a program knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    available: Option<bool>,
 }
 
 #[derive(Debug, Serialize)]
@@ -189,23 +219,18 @@ fn tag_json(view: &HostSignalView) -> TagJson<'_> {
     TagJson { tag: &view.tag, vendor: view.is_vendor, last_shown: day(view.last_shown), fetchers: fetchers.collect() }
 }
 
-/// Returns the date of a time.
-fn day(at: Timestamp) -> String {
-    rfc3339::format(at).split('T').next().unwrap_or_default().to_owned()
-}
-
-/// The upper limit of costs in JSON, in pages. A tiny chance of success makes the cost of a page arbitrarily large and
+/// The upper limit of costs for programs, in pages. A tiny chance of success makes the cost of a page arbitrarily large and
 /// its index arbitrarily small; beyond this limit neither has a meaning.
 const COST_MOST: f64 = 10.0;
 
-/// The conversion of costs and indices for JSON.
+/// The limits of costs and indices.
 #[derive(Clone, Copy)]
-struct Bounds {
+pub(crate) struct Bounds {
     cost_most: f64,
 }
 
 impl Bounds {
-    fn of(selector: &Selector) -> Self {
+    pub(crate) fn of(selector: &Selector) -> Self {
         Self { cost_most: COST_MOST * selector.settings().page_value }
     }
 
@@ -213,7 +238,7 @@ impl Bounds {
         cost.min(self.cost_most)
     }
 
-    fn index(self, index: f64) -> f64 {
+    pub(crate) fn index(self, index: f64) -> f64 {
         index.max(-self.cost_most)
     }
 }
@@ -242,12 +267,7 @@ fn counterfactual_json(of: &Counterfactual, bounds: Bounds) -> Option<Counterfac
     })
 }
 
-fn candidate_json<'a>(
-    c: &'a CandidateView,
-    chosen: Option<&str>,
-    bounds: Bounds,
-    available: bool,
-) -> CandidateJson<'a> {
+fn candidate_json<'a>(c: &'a CandidateView, chosen: Option<&str>, bounds: Bounds) -> CandidateJson<'a> {
     CandidateJson {
         fetcher: &c.fetcher,
         chosen: chosen == Some(&c.fetcher),
@@ -267,7 +287,7 @@ fn candidate_json<'a>(
         domain_attempts: c.domain_attempts,
         open: c.open,
         excluded: c.excluded,
-        available,
+        available: None,
     }
 }
 
@@ -277,11 +297,19 @@ pub fn own_total(step: &EvidenceStep, own: &Explanation) -> f64 {
     own.steps.iter().find(is_same).map_or(0.0, |own| own.exact_total)
 }
 
-fn step_json<'a>(step: &'a EvidenceStep, deciding: bool, own: Option<&Explanation>) -> StepJson<'a> {
-    let own_total = own.map(|own| own_total(step, own));
+impl StepJson<'_> {
+    /// Adds the parts of the attempts from the node's own log and from peers.
+    fn split(&mut self, step: &EvidenceStep, own: &Explanation) {
+        let own = own_total(step, own);
+        self.own_total = Some(own);
+        self.peer_total = Some((step.exact_total - own).max(0.0));
+    }
+}
+
+fn step_json(step: &EvidenceStep, deciding: bool) -> StepJson<'_> {
     StepJson {
-        own_total,
-        peer_total: own_total.map(|own| (step.exact_total - own).max(0.0)),
+        own_total: None,
+        peer_total: None,
         r#type: &step.kind,
         value: &step.value,
         fetcher: &step.fetcher,
@@ -294,5 +322,37 @@ fn step_json<'a>(step: &'a EvidenceStep, deciding: bool, own: Option<&Explanatio
         attempts: step.attempts,
         p_before: step.estimate_before,
         p_after: step.estimate_after,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fetchwise::router::Mode;
+    use fetchwise::selector::SelectContext;
+    use std::collections::BTreeSet;
+
+    fn names(value: &Value) -> BTreeSet<&str> {
+        value.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_program_adds_fields_and_changes_none() {
+        let selector = Selector::builder().build().unwrap();
+        let (asked, context) = ("https://example.org/a.pdf", SelectContext::default());
+        let url = fetchwise::heuristic::url::parse(asked).unwrap();
+        let explanation = selector.explain(&url, &context).unwrap();
+        let routed = Routed { decision: explanation.decision, arm: Mode::Learning, shadow: None };
+        let alone = ExplanationJson::of_selector(&selector, asked, &explanation).value();
+        let decision = DecisionJson::new(asked, &selector, selector.router().mode, &routed, None);
+        let input =
+            ExplainInput { selector: &selector, routed: &routed, explanation: &explanation, pace: None, own: None };
+        let program = ExplanationJson::new(decision, input, |_| true).value();
+        let added = BTreeSet::from(["mode", "pace", "shadow_fetcher", "unavailable_fetcher", "unavailable_reason"]);
+        assert_eq!(&names(&program) - &names(&alone), added);
+        assert_eq!(&names(&program["candidates"][0]) - &names(&alone["candidates"][0]), BTreeSet::from(["available"]));
+        for name in names(&alone).into_iter().filter(|name| *name != "candidates") {
+            assert_eq!(program[name], alone[name], "{name}");
+        }
     }
 }

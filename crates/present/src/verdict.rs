@@ -124,8 +124,8 @@ impl VerdictJson {
                 let explained = detector.explain(page, scratch);
                 (
                     explained.verdict,
-                    Some(explained.matches.iter().map(match_json).collect()),
-                    explained.cues.map(cues_json),
+                    Some(explained.matches.iter().map(MatchJson::from).collect()),
+                    explained.cues.as_ref().map(CuesJson::from),
                 )
             }
             false => (detector.inspect(page, scratch), None, None),
@@ -172,26 +172,35 @@ impl VerdictJson {
     }
 }
 
-fn cues_json(sum: CueSum) -> CuesJson {
-    let cue = |cue: &Cue| CueJson { id: cue.id.to_string(), weight: cue.weight, text: cue.text.clone() };
-    CuesJson {
-        sum: sum.sum,
-        threshold: sum.threshold,
-        core: sum.core,
-        own_chars: sum.own_chars,
-        cues: sum.cues.iter().map(cue).collect(),
+impl From<&CueSum> for CuesJson {
+    fn from(sum: &CueSum) -> Self {
+        Self {
+            sum: sum.sum,
+            threshold: sum.threshold,
+            core: sum.core,
+            own_chars: sum.own_chars,
+            cues: sum.cues.iter().map(CueJson::from).collect(),
+        }
     }
 }
 
-fn match_json(m: &RuleMatch) -> MatchJson {
-    MatchJson {
-        rule: m.rule.to_string(),
-        vendor: m.vendor.as_deref().map(str::to_owned),
-        grade: m.grade.name(),
-        place: m.place.name(),
-        offset: m.offset,
-        text: m.text.clone(),
-        counted: m.counted,
-        note: m.note.to_string(),
+impl From<&Cue> for CueJson {
+    fn from(cue: &Cue) -> Self {
+        Self { id: cue.id.to_string(), weight: cue.weight, text: cue.text.clone() }
+    }
+}
+
+impl From<&RuleMatch> for MatchJson {
+    fn from(m: &RuleMatch) -> Self {
+        Self {
+            rule: m.rule.to_string(),
+            vendor: m.vendor.as_deref().map(str::to_owned),
+            grade: m.grade.name(),
+            place: m.place.name(),
+            offset: m.offset,
+            text: m.text.clone(),
+            counted: m.counted,
+            note: m.note.to_string(),
+        }
     }
 }
