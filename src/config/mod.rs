@@ -28,8 +28,8 @@ pub use secret::{Secret, without_password};
 pub use sections::{
     BackoffConfig, BrowserConfig, CacheConfig, ConsentConfig, DetectConfig, DetectHostConfig, DurabilityName,
     FetcherConfig, FleetConfig, FleetScope, HttpConfig, IdentityConfig, IdentityHostConfig, ImportanceConfig,
-    ImportanceMode, LogConfig, NetworkConfig, PriorConfig, RobotsConfig, RolloutConfig, ScoringConfig, SignedHttp,
-    SigningBrowserScope, SigningCoverage, SigningForm, SigningMode,
+    ImportanceMode, LogConfig, NetworkConfig, PriorConfig, QueryName, RobotsConfig, RolloutConfig, ScoringConfig,
+    SignedHttp, SigningBrowserScope, SigningCoverage, SigningForm, SigningMode,
 };
 pub use sections::{PaceConfig, PaceHostConfig};
 pub use value::{CompactThreshold, CostConfig};

@@ -434,6 +434,16 @@ pub enum DurabilityName {
     Sync,
 }
 
+/// How the data directory stores the values of query strings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueryName {
+    /// As they are.
+    Keep,
+    /// As hashes with a key of the directory.
+    Hash,
+}
+
 /// `[log]`
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -451,6 +461,8 @@ pub struct LogConfig {
     /// Share of expired raw attempts from which on a crawl compacts in the background; 0.25 by default.
     #[serde(deserialize_with = "value::compact_threshold")]
     pub compact_threshold: Option<value::CompactThreshold>,
+    /// How the data directory stores the values of query strings; as they are unless set.
+    pub query: Option<QueryName>,
     /// Largest disk usage of the log in bytes; unbounded if unset.
     #[serde(deserialize_with = "value::bytes")]
     pub max_disk_bytes: Option<u64>,

@@ -223,6 +223,7 @@ fn log(key: &str) -> Option<Fallback> {
         "retain_days" => json!(DEFAULT_RETAIN_DAYS),
         "compact_threshold" => json!(DEFAULT_COMPACT_THRESHOLD),
         "max_disk_bytes" => return words("no limit"),
+        "query" => json!("keep"),
         _ => return None,
     }))
 }
