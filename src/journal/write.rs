@@ -6,6 +6,7 @@
 //!
 //! Must not know: how entries are read back.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -158,14 +159,19 @@ impl Journal {
             // Relaxed: readers poll the count, and a late one reacts a moment later.
             self.blocks.fetch_add(1, Ordering::Relaxed);
         }
-        let hashed = self.query_hash.map(|hash| Attempt {
-            url: hash.url(&attempt.url).into_owned(),
-            link: hash.url(&attempt.link).into_owned(),
-            ..attempt.clone()
-        });
-        match hashed.as_ref().unwrap_or(attempt).bounded() {
+        match self.recorded(attempt).bounded() {
             Ok(attempt) => self.append(schema::encode_attempt(&attempt)),
             Err(error) => Err(self.rejected(error.into())),
+        }
+    }
+
+    /// Returns an attempt with its URL and its link as the directory names them.
+    pub fn recorded<'a>(&self, attempt: &'a Attempt) -> Cow<'a, Attempt> {
+        let Some(hash) = self.query_hash else { return Cow::Borrowed(attempt) };
+        let (url, link) = (hash.url(&attempt.url), hash.url(&attempt.link));
+        match (&url, &link) {
+            (Cow::Borrowed(_), Cow::Borrowed(_)) => Cow::Borrowed(attempt),
+            _ => Cow::Owned(Attempt { url: url.into_owned(), link: link.into_owned(), ..attempt.clone() }),
         }
     }
 

@@ -32,7 +32,7 @@ impl fmt::Debug for QueryHash {
 }
 
 impl QueryHash {
-    /// Returns one with this key. Whoever has the key can test guesses of a value, and no more.
+    /// Returns one with this key. A reader of the key can test guesses of a value, and no more.
     pub const fn new(key: [u8; KEY_BYTES]) -> Self {
         Self { key }
     }

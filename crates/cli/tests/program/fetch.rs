@@ -782,6 +782,9 @@ fn no_file_of_the_data_directory_has_the_values_of_queries_if_they_are_hashed() 
     assert_eq!(place.run(&["snapshot"]).code, 0);
     place.write("more.jsonl", place.run(&["export"]).stdout.replace("token=", "token=S3CR3T"));
     assert_eq!(place.run(&["import", "more.jsonl"]).code, 0);
+    // An attempt that is sent again is the same one.
+    let known = place.write("known.jsonl", place.run(&["export"]).stdout);
+    assert_eq!(place.run(&["import", &known]).code, 0);
     place.run(&["forget", "--link", &paused]);
     assert_eq!(files_with(&place.data(), &["S3CR3T"]), <[PathBuf; 0]>::default());
 }
