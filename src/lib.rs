@@ -137,8 +137,8 @@ pub use fetchwise_identity as identity;
 #[doc(inline)]
 pub use fetchwise_pace as pace;
 pub use fetchwise_types::{
-    attempt, cache_use, consent, decision, fetch_result, heuristic, provenance, registry, response, robots_use, time,
-    unknown_name,
+    attempt, cache_use, consent, decision, fetch_result, heuristic, provenance, query_hash, registry, response,
+    robots_use, time, unknown_name,
 };
 #[cfg(feature = "json")]
 pub use fetchwise_types::{fleet_status, rfc3339};

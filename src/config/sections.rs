@@ -300,6 +300,9 @@ settings! {
         #[serde(deserialize_with = "value::bytes")]
         pub max_disk_bytes: Option<u64>,
             unset "no limit", such as "10GiB", valid Rule::Range(1 << 20..=u64::MAX, "\"1MiB\" or more");
+        /// keep or hash: hash replaces the values of query strings in the data directory by hashes with a key, for
+        /// URLs with secrets.
+        pub query: Option<QueryName> = "keep";
     }
 
     /// `[[fetcher]]`. Its defaults depend on its class, and its rules on other keys: see `check`.
@@ -366,8 +369,8 @@ settings! {
 single_values! {
     Any: value::CompactThreshold, value::CostConfig;
     Text: AfterRefusal, CacheUse, Class, CrawlDelay, DurabilityName, FleetScope, ImportanceMode, LicenseUse, Metric,
-        Mode, OnReserved, PaceMode, Purpose, RobotsUse, SignedHttp, SigningBrowserScope, SigningCoverage, SigningForm,
-        SigningMode, Vocabulary;
+        Mode, OnReserved, PaceMode, Purpose, QueryName, RobotsUse, SignedHttp, SigningBrowserScope, SigningCoverage,
+        SigningForm, SigningMode, Vocabulary;
 }
 
 /// Effect of recorded importance on evidence.
@@ -452,6 +455,16 @@ pub enum FleetScope {
     All,
     /// Only evidence that belongs to no single site. Each site has its own node.
     Own,
+}
+
+/// How the data directory stores the values of query strings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueryName {
+    /// As they are.
+    Keep,
+    /// As hashes with a key of the directory.
+    Hash,
 }
 
 /// Point at which a record counts as written.

@@ -58,6 +58,14 @@ pub enum JournalError {
         /// Problem that was found.
         what: &'static str,
     },
+    /// The key by which the directory hashes query strings cannot be read or made.
+    #[error("cannot use the key of query strings {}: {source}", file.display())]
+    QueryKey {
+        /// File of the key.
+        file: PathBuf,
+        /// Error of the file system.
+        source: Arc<std::io::Error>,
+    },
     /// The newest record is so old by an unconfirmed clock that the clock is probably wrong. Then the retention period
     /// would be wrong, too.
     #[error("implausible clock: the newest record is {hours} hours old, and {witness}")]
@@ -105,7 +113,7 @@ impl JournalError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Log(error) => error.is_refusal(),
-            Self::Record { .. } | Self::Snapshot { .. } => true,
+            Self::Record { .. } | Self::Snapshot { .. } | Self::QueryKey { .. } => true,
             Self::ClockJump { .. } | Self::ClockBehind { .. } | Self::ClockAhead { .. } => true,
             Self::Unrecordable(_) | Self::Encode(_) | Self::Append(_) => false,
         }

@@ -131,7 +131,7 @@ impl<L: Borrow<Selector>> Import<L> {
         has_time: bool,
         journal: &Journal,
     ) -> Result<Option<Attempt>, ImportLineError> {
-        let content = AttemptContent::of(&attempt)?;
+        let content = AttemptContent::of(&journal.recorded(&attempt))?;
         match self.known.get(&attempt.id) {
             Some(known) if known.is_same(content) || !has_time && known.is_same_at_any_time(content) => {
                 return Ok(None);

@@ -53,6 +53,7 @@ pub mod maintenance;
 mod outcome_counts;
 mod point_in_time;
 mod query;
+mod query_key;
 mod read;
 mod recovery_point;
 #[doc(hidden)]
@@ -83,6 +84,7 @@ pub use load::{
 };
 pub use point_in_time::{AsOf, load_at};
 pub use query::{AttemptQuery, Order, OutcomeFilter, QueryStats, attempt, attempts, fetch_of};
+pub use query_key::query_hash;
 pub use read::{ReplayReport, ids, replay};
 pub use recovery_point::RecoveryPoint;
 pub use schema::SchemaError;

@@ -20,12 +20,14 @@ use uuid::Uuid;
 
 use super::entry::Entry;
 use super::error::JournalError;
+use super::query_key::query_hash;
 use super::read::{MAX_REOPENINGS, open};
 use super::schema::{self, SchemaError};
 use crate::journal::maintenance;
 use crate::journal::tombstones::TombstoneSet;
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::heuristic::Heuristic;
+use fetchwise_types::query_hash::QueryHash;
 use fetchwise_types::time::Timestamp;
 
 /// Query for attempts. An attempt matches if it fits every field that is set.
@@ -145,6 +147,30 @@ impl AttemptQuery {
     }
 }
 
+/// A query of a log in which the values of query strings may be hashed.
+struct WantedAttempts<'w> {
+    query: &'w AttemptQuery,
+    /// The query as the log names its URL or its link; none if that makes no difference.
+    hashed: Option<AttemptQuery>,
+}
+
+impl<'w> WantedAttempts<'w> {
+    fn new(query: &'w AttemptQuery, hash: Option<QueryHash>) -> Self {
+        let hashed = hash.map(|hash| {
+            let name = |text: &Option<String>| text.as_deref().map(|text| hash.url(text).into_owned());
+            AttemptQuery { url: name(&query.url), link: name(&query.link), ..query.clone() }
+        });
+        Self { query, hashed: hashed.filter(|hashed| hashed != query) }
+    }
+
+    /// As [`AttemptQuery::fits`]. The log may have older attempts whose values are not hashed.
+    fn fits(&self, seq: u64, record: &RecordRef<'_>, forgotten: &TombstoneSet) -> Result<bool, SchemaError> {
+        let hashed = self.hashed.as_ref();
+        Ok(self.query.fits(seq, record, forgotten)?
+            || hashed.map_or(Ok(false), |query| query.fits(seq, record, forgotten))?)
+    }
+}
+
 fn decode(record: &RecordRef<'_>) -> Result<Option<Attempt>, SchemaError> {
     match schema::decode(record.kind, record.schema, record.payload)? {
         Entry::Attempt(attempt) => Ok(Some(attempt)),
@@ -195,8 +221,9 @@ pub fn attempts(
     limit: Option<u64>,
     mut f: impl FnMut(u64, Attempt) -> ControlFlow<()>,
 ) -> Result<QueryStats, JournalError> {
+    let wanted = WantedAttempts::new(query, query_hash(dir)?);
     let mut running = RunningQuery {
-        query,
+        wanted: &wanted,
         limit: limit.unwrap_or(u64::MAX),
         next: None,
         found: QueryStats::default(),
@@ -229,7 +256,7 @@ pub fn attempts(
 
 /// Query in progress.
 struct RunningQuery<'w> {
-    query: &'w AttemptQuery,
+    wanted: &'w WantedAttempts<'w>,
     limit: u64,
     /// Last record that `f` received.
     next: Option<u64>,
@@ -251,8 +278,8 @@ impl RunningQuery<'_> {
         let mut plan = SegmentPlan { may_hold: Vec::new(), bytes: Vec::new(), read: Vec::new() };
         for (index, segment) in reader.segments().enumerate() {
             let times = reader.segment_times(index)?;
-            let is_in_time = times.is_none_or(|times| self.query.may_be_in(times.earliest, times.latest));
-            plan.may_hold.push(is_in_time && self.query.may_be_between(segment.first_seq, segment.next_seq));
+            let is_in_time = times.is_none_or(|times| self.wanted.query.may_be_in(times.earliest, times.latest));
+            plan.may_hold.push(is_in_time && self.wanted.query.may_be_between(segment.first_seq, segment.next_seq));
             plan.bytes.push(segment.bytes);
             plan.read.push(false);
         }
@@ -294,7 +321,7 @@ impl RunningQuery<'_> {
         reader: &Reader,
         f: &mut impl FnMut(u64, Attempt) -> ControlFlow<()>,
     ) -> Result<(), JournalError> {
-        let query = self.query;
+        let wanted = self.wanted;
         let mut plan = self.plan(reader)?;
         let first = plan.may_hold.iter().position(|may| *may).unwrap_or(plan.may_hold.len());
         // Tombstones come after what they cover, so they are collected first. The same pass finds the segments that
@@ -304,7 +331,7 @@ impl RunningQuery<'_> {
             let (may_hold, mut holds) = (plan.may_hold[index], false);
             self.read(reader, &mut plan, index, |seq, record| {
                 forgotten.add_record(seq, record)?;
-                holds = holds || may_hold && query.fits(seq, record, &forgotten)?;
+                holds = holds || may_hold && wanted.fits(seq, record, &forgotten)?;
                 Ok(())
             })?;
             plan.may_hold[index] = holds;
@@ -318,7 +345,7 @@ impl RunningQuery<'_> {
             let read = self.read(reader, &mut plan, index, |seq, record| {
                 let is_next = !is_enough && last.is_none_or(|last| seq > last);
                 if is_next
-                    && query.fits(seq, record, &forgotten)?
+                    && wanted.fits(seq, record, &forgotten)?
                     && let Some(attempt) = decode(record)?
                 {
                     (shown, last) = (shown + 1, Some(seq));
@@ -372,7 +399,7 @@ impl RunningQuery<'_> {
         index: usize,
         forgotten: &mut TombstoneSet,
     ) -> Result<VecDeque<HeldRecord>, JournalError> {
-        let query = self.query;
+        let wanted = self.wanted;
         let room = usize::try_from(self.limit - self.found.shown).unwrap_or(usize::MAX);
         let (may_hold, below) = (plan.may_hold[index], self.next.unwrap_or(u64::MAX));
         let mut held = VecDeque::new();
@@ -380,7 +407,7 @@ impl RunningQuery<'_> {
         self.read(reader, plan, index, |seq, record| {
             tombstones += u64::from(record.kind == schema::kind::TOMBSTONE);
             forgotten.add_record(seq, record)?;
-            if may_hold && seq < below && query.fits(seq, record, forgotten)? {
+            if may_hold && seq < below && wanted.fits(seq, record, forgotten)? {
                 fell_out |= held.len() == room;
                 keep(&mut held, room, seq, record);
             }
@@ -391,7 +418,7 @@ impl RunningQuery<'_> {
             // again.
             held.clear();
             self.read(reader, plan, index, |seq, record| {
-                if seq < below && query.fits(seq, record, forgotten)? {
+                if seq < below && wanted.fits(seq, record, forgotten)? {
                     keep(&mut held, room, seq, record);
                 }
                 Ok(())

@@ -6,6 +6,7 @@
 //!
 //! Must not know: how entries are read back.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,11 +21,13 @@ use super::entry::{
     FetcherEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, domain_of_url,
 };
 use super::error::JournalError;
+use super::query_key;
 use super::schema::{self, EncodedRecord, SchemaError};
 use crate::backoff::LinkState;
 use crate::selector::{Released, Selector, Sink, SinkError};
 use fetchwise_pace::{PaceRecord, PaceStore};
 use fetchwise_types::attempt::Attempt;
+use fetchwise_types::query_hash::QueryHash;
 use fetchwise_types::registry::FetcherSpec;
 use fetchwise_types::time::Timestamp;
 
@@ -38,6 +41,7 @@ use fetchwise_types::time::Timestamp;
 #[derive(Clone, Debug)]
 pub struct JournalOptions {
     log: LogOptions,
+    hashes_queries: Option<bool>,
 }
 
 impl Default for JournalOptions {
@@ -45,7 +49,7 @@ impl Default for JournalOptions {
         let mut log = LogOptions::default();
         log.fingerprint = schema::fingerprint();
         log.blocks = Some(&schema::BLOCKS);
-        Self { log }
+        Self { log, hashes_queries: None }
     }
 }
 
@@ -96,6 +100,15 @@ impl JournalOptions {
         self
     }
 
+    /// Sets whether the values of query strings are stored as hashes with the directory's own key, so that no file of the
+    /// directory has them. By default they are if they were before. Without it a selector needs
+    /// [`query_hash`](crate::selector::SelectorBuilder::query_hash) to know the links of the log again.
+    #[must_use]
+    pub fn hash_queries(mut self, hashes: bool) -> Self {
+        self.hashes_queries = Some(hashes);
+        self
+    }
+
     /// Begins a new segment of the log now, so that everything before it can be compacted.
     #[must_use]
     pub fn begin_segment(mut self) -> Self {
@@ -108,6 +121,8 @@ impl JournalOptions {
 #[derive(Debug)]
 pub struct Journal {
     log: Log,
+    /// Hashes the query values of URLs, if the directory does that.
+    query_hash: Option<QueryHash>,
     /// Entries that could not be encoded.
     rejected: AtomicU64,
     /// Blocked attempts, for callers that react to them at once.
@@ -125,8 +140,13 @@ impl Journal {
     /// this release.
     pub fn open(dir: &Path, options: JournalOptions) -> Result<(Self, Recovery), JournalError> {
         let (log, recovery) = Log::open(dir, options.log)?;
+        let query_hash = match options.hashes_queries {
+            Some(true) => Some(query_key::open_or_create(dir)?),
+            Some(false) => None,
+            None => query_key::query_hash(dir)?,
+        };
         let (rejected, blocks, tombstones) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Ok((Self { log, rejected, blocks, tombstones, opened_at: recovery.next_seq }, recovery))
+        Ok((Self { log, query_hash, rejected, blocks, tombstones, opened_at: recovery.next_seq }, recovery))
     }
 
     /// Appends an attempt. It is cut to the [limits](crate::attempt::bounds) within which it can be exported and
@@ -139,9 +159,19 @@ impl Journal {
             // Relaxed: readers poll the count, and a late one reacts a moment later.
             self.blocks.fetch_add(1, Ordering::Relaxed);
         }
-        match attempt.bounded() {
+        match self.recorded(attempt).bounded() {
             Ok(attempt) => self.append(schema::encode_attempt(&attempt)),
             Err(error) => Err(self.rejected(error.into())),
+        }
+    }
+
+    /// Returns an attempt with its URL and its link as the directory names them.
+    pub fn recorded<'a>(&self, attempt: &'a Attempt) -> Cow<'a, Attempt> {
+        let Some(hash) = self.query_hash else { return Cow::Borrowed(attempt) };
+        let (url, link) = (hash.url(&attempt.url), hash.url(&attempt.link));
+        match (&url, &link) {
+            (Cow::Borrowed(_), Cow::Borrowed(_)) => Cow::Borrowed(attempt),
+            _ => Cow::Owned(Attempt { url: url.into_owned(), link: link.into_owned(), ..attempt.clone() }),
         }
     }
 
@@ -150,7 +180,10 @@ impl Journal {
     /// # Errors
     /// As [`Journal::append_attempt`].
     pub fn append_link(&self, entry: &LinkEntry) -> Result<Ticket, JournalError> {
-        self.append(schema::encode_link(entry))
+        match self.query_hash.map(|hash| hash.url(&entry.link).into_owned()) {
+            Some(link) => self.append(schema::encode_link(&LinkEntry { link, ..entry.clone() })),
+            None => self.append(schema::encode_link(entry)),
+        }
     }
 
     /// Appends the pause of a host as of `at`. `None` ends the pause.
@@ -182,7 +215,8 @@ impl Journal {
     /// # Errors
     /// As [`Journal::append_attempt`].
     pub fn append_release(&self, release: &Release) -> Result<Ticket, JournalError> {
-        self.append(schema::encode_release(release))
+        let target = query_key::released(self.query_hash.as_ref(), &release.target);
+        self.append(schema::encode_release(&Release { target, at: release.at }))
     }
 
     /// Appends the class and the cost of a fetcher.
@@ -220,7 +254,8 @@ impl Journal {
     pub fn append_tombstone(&self, tombstone: &Tombstone) -> Result<Ticket, JournalError> {
         // Before the append, so that nobody reads the tombstone together with a count that lacks it.
         self.tombstones.fetch_add(1, Ordering::SeqCst);
-        self.append(schema::encode_tombstone(tombstone))
+        let target = query_key::forgotten(self.query_hash.as_ref(), &tombstone.target);
+        self.append(schema::encode_tombstone(&Tombstone { target, at: tombstone.at }))
     }
 
     /// Requests a sync of everything appended so far. The result can be awaited, or waited for.
@@ -276,6 +311,11 @@ impl Journal {
     /// Returns the counts and gauges of the log.
     pub fn metrics(&self) -> Metrics {
         self.log.metrics()
+    }
+
+    /// Returns the hash of the query values of URLs, if the directory does not keep them.
+    pub fn query_hash(&self) -> Option<QueryHash> {
+        self.query_hash
     }
 
     /// Returns the data directory.

@@ -178,7 +178,8 @@ impl Selector {
     pub fn forget_link(&self, link: &str) {
         let recorded = link_name(link);
         let is_it = |known: &str| known == link || *known == *recorded;
-        self.state.links.forget(is_it);
+        let (name, recorded_name) = (self.state.links.name(link), self.state.links.name(&recorded));
+        self.state.links.forget(|known| is_it(known) || *known == *name || *known == *recorded_name);
         self.state.links.clear_remote(link);
         self.state.links.clear_remote(&recorded);
         self.state.hosts.forget_links(is_it);

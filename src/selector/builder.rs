@@ -17,9 +17,11 @@ use crate::score::general_cache::GeneralCache;
 use crate::score::importance::Importances;
 use crate::score::priors::{PortablePrior, Prior, Priors};
 use crate::state::State;
+use crate::state::link_backoff::LinkBackoff;
 use fetchwise_pace::{Pace, PaceMode};
 use fetchwise_types::heuristic::UrlExtractor;
 use fetchwise_types::heuristic::files::FileSuffixes;
+use fetchwise_types::query_hash::QueryHash;
 use fetchwise_types::registry::{BUILT_IN, FetcherSpec, Registry};
 use fetchwise_types::time::{Clock, Timestamp};
 
@@ -44,6 +46,7 @@ pub struct SelectorBuilder {
     open: Option<Opener>,
     is_exact: bool,
     after_refusal: AfterRefusal,
+    query_hash: Option<QueryHash>,
 }
 
 /// The paces that visits keep.
@@ -91,6 +94,7 @@ impl Default for SelectorBuilder {
             open: None,
             is_exact: false,
             after_refusal: AfterRefusal::default(),
+            query_hash: None,
         }
     }
 }
@@ -121,6 +125,14 @@ impl SelectorBuilder {
     #[must_use]
     pub fn half_life_days(mut self, days: f64) -> Self {
         self.half_life_days = days;
+        self
+    }
+
+    /// Sets the hash of the query values in the names of links: the one of the journal that the selector is loaded from, if it
+    /// has one.
+    #[must_use]
+    pub fn query_hash(mut self, hash: impl Into<Option<QueryHash>>) -> Self {
+        self.query_hash = hash.into();
         self
     }
 
@@ -294,7 +306,7 @@ impl SelectorBuilder {
             visits: self.visits,
             active_router: ActiveRouter::new(self.router),
             clock: self.clock,
-            state: Arc::new(State::default()),
+            state: Arc::new(State { links: LinkBackoff::with_query_hash(self.query_hash), ..State::default() }),
             pace: match self.pace {
                 PaceChoice::Default => Some(Box::default()),
                 PaceChoice::Given(pace) => Some(pace),

@@ -2,6 +2,7 @@
 //! state and take no memory. The states that other nodes report are kept separately; their reporter bounds and removes
 //! them.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dashmap::DashMap;
@@ -9,11 +10,14 @@ use dashmap::mapref::entry::Entry;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::backoff::LinkState;
+use fetchwise_types::query_hash::QueryHash;
 
 /// The links at risk, by the caller's name for them.
 #[derive(Debug, Default)]
 pub(crate) struct LinkBackoff {
     at_risk: DashMap<String, LinkState>,
+    /// Hashes the query values in names, if the log does.
+    query_hash: Option<QueryHash>,
     /// Number of links at risk, so that an empty map is not searched. Relaxed everywhere: a reader may miss a link that
     /// another thread has just put at risk, as it would a moment earlier.
     count: AtomicUsize,
@@ -41,10 +45,21 @@ fn merged(own: LinkState, remote: LinkState) -> LinkState {
 }
 
 impl LinkBackoff {
+    /// Returns an empty map that names links as a log does whose query values are hashed.
+    pub(crate) fn with_query_hash(query_hash: Option<QueryHash>) -> Self {
+        Self { query_hash, ..Self::default() }
+    }
+
+    /// Returns the name of a link in the map and in the log.
+    pub(crate) fn name<'l>(&self, link: &'l str) -> Cow<'l, str> {
+        self.query_hash.map_or(Cow::Borrowed(link), |hash| hash.url(link))
+    }
+
     /// Adds the states that a replay found.
     pub(crate) fn restore(&self, links: impl IntoIterator<Item = (String, LinkState)>) {
         for (link, state) in links {
-            if self.at_risk.insert(link, state).is_none() {
+            // A log may have older entries whose values are not hashed.
+            if self.at_risk.insert(self.name(&link).into_owned(), state).is_none() {
                 self.count.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -78,13 +93,13 @@ impl LinkBackoff {
         if self.remote_count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        self.remote.pin().get(&xxh3_64(link.as_bytes())).copied()
+        self.remote.pin().get(&xxh3_64(self.name(link).as_bytes())).copied()
     }
 
     /// Removes the state that other nodes report for `link`.
     pub(crate) fn clear_remote(&self, link: &str) {
         if self.remote_state(link).is_some() {
-            self.set_remote(xxh3_64(link.as_bytes()), None);
+            self.set_remote(xxh3_64(self.name(link).as_bytes()), None);
         }
     }
 
@@ -103,7 +118,7 @@ impl LinkBackoff {
     pub(crate) fn get(&self, link: &str) -> LinkState {
         let own = match self.count.load(Ordering::Relaxed) {
             0 => LinkState::default(),
-            _ => self.at_risk.get(link).map_or_else(LinkState::default, |state| *state),
+            _ => self.at_risk.get(&*self.name(link)).map_or_else(LinkState::default, |state| *state),
         };
         self.remote_state(link).map_or(own, |remote| merged(own, remote))
     }
@@ -125,7 +140,7 @@ impl LinkBackoff {
     ) -> LinkState {
         let remote = self.remote_state(link);
         let begin = |own: LinkState| remote.map_or(own, |remote| merged(own, remote));
-        let state = match self.at_risk.entry(link.to_owned()) {
+        let state = match self.at_risk.entry(self.name(link).into_owned()) {
             Entry::Occupied(mut entry) => {
                 let state = change(begin(*entry.get()));
                 on_change(&state);

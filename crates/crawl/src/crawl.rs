@@ -95,6 +95,7 @@ impl Crawl {
         sink: &mut S,
     ) -> Result<CrawlSummary, S::Error> {
         let mut opened = Resume::open(journal.dir(), &self.spec)?;
+        opened.resume.set_query_hash(journal.query_hash());
         if let Some(ignored) = &opened.ignored {
             sink.event(CrawlEvent::ResultsIgnored { file: &ignored.file, reason: ignored.reason });
         }

@@ -9,6 +9,7 @@
 //! [`LinkEnd`]. An incomplete line of a crash is ignored. The lock of the data directory keeps two runs apart. A file is
 //! never read into memory: what is kept is a hash per finished link.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -26,6 +27,7 @@ use crate::results::result_order::Stored;
 use crate::spec::{CrawlSpec, LinkSource, Output};
 use fetchwise::heuristic::url::without_user;
 use fetchwise::pipeline::{Link, Report};
+use fetchwise::query_hash::QueryHash;
 use fetchwise::time::Timestamp;
 
 /// The number of hex digits of a link's hash.
@@ -47,6 +49,8 @@ pub(crate) struct Resume {
     left_path: PathBuf,
     /// The file with the results that wait.
     held_path: PathBuf,
+    /// Hashes the query values of the links that the file names, if the data directory does that.
+    query_hash: Option<QueryHash>,
     earlier: EarlierLinks,
     /// Opened when the first link is done.
     file: Option<File>,
@@ -122,8 +126,13 @@ impl Resume {
         let (held, found, unusable) = HeldResults::open(held_path.clone(), key).map_err(CrawlError::State)?;
         earlier.held = found;
         let ignored = unusable.map(|reason| IgnoredResults { file: held_path.clone(), reason });
-        let resume = Self { path, left_path, held_path, earlier, file: None, failed: false };
+        let resume = Self { path, left_path, held_path, query_hash: None, earlier, file: None, failed: false };
         Ok(Opened { resume, held, ignored })
+    }
+
+    /// Sets the hash of the query values of the links that the file names.
+    pub(crate) fn set_query_hash(&mut self, query_hash: Option<QueryHash>) {
+        self.query_hash = query_hash;
     }
 
     /// Returns the links that this run does not fetch. Called once, by the reader of the input.
@@ -142,6 +151,7 @@ impl Resume {
             LinkEnd::Paused => {
                 let url = without_user(&link.url);
                 let name = link.id.as_deref().unwrap_or(&url);
+                let name = self.query_hash.map_or(Cow::Borrowed(name), |hash| hash.url(name));
                 serde_json::to_string(&(now.as_millis(), name)).unwrap_or_default()
             }
             _ => String::new(),

@@ -118,6 +118,7 @@ pub use evaluate::{
     ClassScore, ConfidenceBand, EvaluateError, Evaluation, EvaluationRun, LabelledPage, Misclassification, PageClass,
     evaluate, wilson,
 };
+pub use html::page_text::page_text;
 pub use html::robots_meta::robots_meta;
 pub use html::visibility::PagePart;
 pub use options::DetectorOptions;

@@ -280,6 +280,11 @@ impl AttemptStore {
         lock(&self.counts).ids.get(id)
     }
 
+    /// Returns what an attempt says once the log has it.
+    pub(crate) fn content_of(&self, attempt: &Attempt) -> Option<AttemptContent> {
+        AttemptContent::of(&self.journal.recorded(attempt)).ok()
+    }
+
     /// Returns the number of attempts that the journal rejected.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
@@ -294,14 +299,14 @@ impl AttemptStore {
 impl Sink for AttemptStore {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
         self.unavailable.seen(&attempt.fetcher);
-        let content = AttemptContent::of(attempt);
+        let content = self.content_of(attempt);
         // The lock is held during the append, so that no reader sees the record without its counts.
         let mut counts = lock(&self.counts);
         if let Err(error) = Sink::append(&*self.journal, attempt) {
             self.failures.fetch_add(1, Ordering::Relaxed);
             return Err(error);
         }
-        counts.know(attempt.id, content.ok());
+        counts.know(attempt.id, content);
         counts.figures.iter_mut().for_each(|stats| stats.observe(attempt));
         counts.series.observe(attempt, self.clock.date());
         Ok(())

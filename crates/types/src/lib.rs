@@ -20,6 +20,7 @@ pub mod fetch_result;
 pub mod fleet_status;
 pub mod heuristic;
 pub mod provenance;
+pub mod query_hash;
 pub mod registry;
 pub mod response;
 #[cfg(feature = "json")]

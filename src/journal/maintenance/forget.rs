@@ -13,6 +13,7 @@ use fetchwise_log::OpenCheck;
 
 use crate::journal::entry::{Entry, Tombstone, TombstoneTarget};
 use crate::journal::error::JournalError;
+use crate::journal::query_key;
 use crate::journal::read::replay;
 use crate::journal::recovery_point::FoldStart;
 use crate::journal::tombstones::TombstoneSet;
@@ -106,6 +107,7 @@ pub fn would_forget_links(
     target: &TombstoneTarget,
     link: &mut dyn FnMut(&str),
 ) -> Result<ForgetReport, JournalError> {
+    let target = &query_key::forgotten(query_key::query_hash(dir)?.as_ref(), target);
     let mut forgot = ForgetReport::default();
     let mut seen = TombstoneSet::default();
     seen.add(u64::MAX, target.clone());

@@ -13,7 +13,7 @@ use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, plain, shown};
 use crate::terminal::progress::ByteBar;
 use crate::terminal::warnings::{warn_rejected_snapshots, warn_torn_tail};
-use fetchwise::config::{SigningMode, built_in_fetchers};
+use fetchwise::config::{QueryName, SigningMode, built_in_fetchers};
 use fetchwise::detect::Detector;
 use fetchwise::evidence::decay::{DEFAULT_HALF_LIFE_DAYS, Decay};
 use fetchwise::journal::{self, FetcherEntry, LoadReport, LogInfo};
@@ -285,7 +285,12 @@ impl Settings {
         candidates: Vec<FetcherSpec>,
         more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
     ) -> Result<Selector, Failure> {
-        let builder = more(self.config.selector().around(self.clock.now()).portable_priors(self.portable_priors()?));
+        let builder = self.config.selector().around(self.clock.now()).portable_priors(self.portable_priors()?);
+        let hash = match self.config.log.query {
+            Some(QueryName::Keep) => None,
+            _ => journal::query_hash(&self.data_dir()?)?,
+        };
+        let builder = more(builder.query_hash(hash));
         let selector =
             candidates.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)?;
         // Before evidence is loaded, so that the attempts since the registration count.

@@ -729,6 +729,66 @@ fn a_line_may_have_its_own_id_fetcher_and_mode() {
     );
 }
 
+/// Returns the files below a folder that contain one of these texts.
+fn files_with(dir: &Path, texts: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.append(&mut files_with(&path, texts));
+        } else {
+            let bytes = std::fs::read(&path).unwrap();
+            let has = |text: &&str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+            found.extend(texts.iter().any(has).then_some(path));
+        }
+    }
+    found
+}
+
+#[test]
+fn no_file_of_the_data_directory_has_the_values_of_queries_if_they_are_hashed() {
+    let place = TestDir::new();
+    let origin = Origin::start([
+        (HOST, Site::Validators { max_age: None, version: 1 }),
+        (OTHER, Site::rate_limited(3600)),
+        (THIRD, Site::Static),
+    ])
+    .unwrap();
+    let config = place.write("hash.toml", "[log]\nquery = \"hash\"\n[cache]\nuse = \"revalidate\"\n");
+    let secret = |host: &str, path: &str| origin.url(host, path).to_string();
+    let delivered = secret(HOST, "/articles/1?token=S3CR3T-one&page=S3CR3T-two");
+    let paused = secret(OTHER, "/?S3CR3T-three");
+    let input = place.write("urls.txt", [&*delivered, &paused, &secret(THIRD, "/b?x=S3CR3T-four")].join("\n"));
+    let with = |more: &[&str]| place.run(&[&fetch(&["--config", &config, "--input", &input]), more].concat());
+    let first = with(&["--warc", "a.warc", "--wait", "0"]);
+    assert!(first.stdout.contains(&delivered), "results name the real URL: {}{}", first.stdout, first.stderr);
+    let requested = origin.hits(HOST);
+    let archived = std::fs::read_to_string(place.path("a.warc")).unwrap();
+    assert!(archived.contains("S3CR3T-one"), "the site gets the real URL, and an archive has it");
+    assert_eq!(files_with(&place.data(), &["S3CR3T"]), <[PathBuf; 0]>::default());
+    assert!(!files_with(&place.data(), &["token=~"]).is_empty(), "names of values and their hashes stay");
+
+    // The identity of a link stays: its pause, its attempts, its validators.
+    let explained = place.run(&["--config", &config, "explain", "--json", &paused]).one();
+    assert!(explained["pause"]["until"].is_string(), "{explained}");
+    let attempts = place.run(&["--config", &config, "attempts", "--json", "--url", &delivered]).json();
+    assert_eq!(attempts.len(), 1, "{attempts:?}");
+    let again = with(&["--warc", "a.warc", "--wait", "0"]);
+    let unchanged = again.json().into_iter().find(|line| line["url"] == *delivered).unwrap();
+    assert_eq!((unchanged["not_modified"].as_bool(), origin.hits(HOST)), (Some(true), requested + 1), "{unchanged}");
+    assert!(std::fs::read_to_string(place.path("a.warc")).unwrap().matches("S3CR3T-one").count() > 1);
+    // A later command without the setting hashes as well, and so do snapshots and exports that are imported again.
+    place.run(&fetch(&[&secret(THIRD, "/c?x=S3CR3T-five")]));
+    assert_eq!(place.run(&["snapshot"]).code, 0);
+    place.write("more.jsonl", place.run(&["export"]).stdout.replace("token=", "token=S3CR3T"));
+    assert_eq!(place.run(&["import", "more.jsonl"]).code, 0);
+    // An attempt that is sent again is the same one.
+    let known = place.write("known.jsonl", place.run(&["export"]).stdout);
+    assert_eq!(place.run(&["import", &known]).code, 0);
+    place.run(&["forget", "--link", &paused]);
+    assert_eq!(files_with(&place.data(), &["S3CR3T"]), <[PathBuf; 0]>::default());
+}
+
 #[test]
 fn pages_go_into_a_warc_archive() {
     let place = TestDir::new();
@@ -739,6 +799,76 @@ fn pages_go_into_a_warc_archive() {
     let text = String::from_utf8_lossy(&std::fs::read(place.path("out/crawl.warc")).unwrap()).into_owned();
     assert!(urls.iter().all(|url| text.contains(url.as_str())));
     assert_eq!(text.matches("WARC-Type: response").count() + text.matches("warc-type: response").count(), 2);
+}
+
+/// Returns the URLs and the texts of a data set's file.
+fn rows_of(file: &Path) -> Vec<(String, String)> {
+    let file = std::fs::File::open(file).unwrap();
+    let reader = parquet::file::reader::SerializedFileReader::new(file).unwrap();
+    let text = |row: &parquet::record::Row, name: &str| {
+        let found = row.get_column_iter().find(|(column, _)| *column == name);
+        found.map(|(_, field)| field.to_string().trim_matches('"').to_owned()).unwrap()
+    };
+    reader.into_iter().map(|row| row.unwrap()).map(|row| (text(&row, "url"), text(&row, "html"))).collect()
+}
+
+#[test]
+fn pages_go_into_a_data_set_that_holds_every_delivered_page_also_after_signals_and_kills() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::slow(Duration::from_millis(300)))]).unwrap();
+    let urls: String = (0..24).map(|n| origin.url(HOST, &format!("/{n}\n"))).collect();
+    let input = place.write("urls.txt", urls);
+    let more = ["--input", &input, "--concurrency", "2", "--parquet", "out/pages.parquet"];
+    let mut delivered = Vec::new();
+    for signal in ["-INT", "-KILL"] {
+        let mut child = place.spawn(&fetch(&more));
+        let mut reader = BufReader::new(child.stdout.take().unwrap());
+        for _ in 0..4 {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            delivered.push(line);
+        }
+        send_signal(&child, signal);
+        delivered.extend(reader.lines().map_while(Result::ok).filter(|line| line.ends_with('}')));
+        let _ = child.wait();
+        assert!(place.path("out/pages.parquet").exists(), "the file of a run that was interrupted is readable");
+        assert_eq!(place.path("out/pages.parquet.rows").exists(), signal == "-KILL");
+    }
+    assert!(origin.set_site(HOST, Site::Static));
+    let last = place.run(&fetch(&more));
+    assert_eq!(last.code, 0, "{}", last.stderr);
+    assert!(last.stderr.contains("of an interrupted run") && last.stderr.contains("done by an earlier run"));
+    delivered.extend(last.stdout.lines().map(str::to_owned));
+    let (mut stored, mut all) = (HashSet::new(), HashSet::new());
+    for name in ["pages.parquet", "pages-00001.parquet"] {
+        let file = Path::new("out").join(name);
+        for (url, html) in rows_of(&place.path(file.to_str().unwrap())) {
+            assert!(html.contains('<'), "{html}");
+            all.insert(url.clone());
+            stored.insert((url, file.clone()));
+        }
+    }
+    for line in &delivered {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let place = (line["url"].as_str().unwrap().to_owned(), PathBuf::from(line["file"].as_str().unwrap()));
+        assert!(stored.contains(&place), "{line} is in the file that it names");
+    }
+    assert_eq!((all.len(), std::fs::read_dir(place.path("out")).unwrap().count()), (24, 2));
+}
+
+#[test]
+fn a_data_set_excludes_other_stores_and_gets_a_named_page() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::Pdf)]).unwrap();
+    for (option, path) in [("--out", "pages"), ("--warc", "a.warc")] {
+        assert_eq!(place.run(&fetch(&["--parquet", "a.parquet", option, path, "http://e.org/"])).code, 2);
+    }
+    let args = ["fetch", "--parquet", "a.parquet", &origin.url(HOST, "/paper")];
+    let ran = place.run(&[&args[..], &PLAIN[..]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(!ran.stdout.contains("%PDF"), "the page is not printed");
+    let rows = rows_of(&place.path("a.parquet"));
+    assert_eq!(rows, [(origin.url(HOST, "/paper").to_string(), "null".to_owned())]);
 }
 
 #[test]

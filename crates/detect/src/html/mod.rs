@@ -10,6 +10,7 @@ pub(crate) mod charset;
 pub(crate) mod element;
 pub(crate) mod main_content;
 pub(crate) mod page_facts;
+pub(crate) mod page_text;
 pub(crate) mod redirect;
 pub(crate) mod robots_meta;
 pub(crate) mod sniff;

@@ -38,10 +38,15 @@ const BINARY: &[&[u8]] = &[
     b"wOF2",
 ];
 
+/// Returns whether `body` begins as a known binary format.
+pub(crate) fn is_binary(body: &[u8]) -> bool {
+    BINARY.iter().any(|magic| body.starts_with(magic))
+}
+
 /// Returns whether `body` is HTML: by its bytes if they are clear, else by the declared media type, else by its tags.
 /// `body` starts after any byte order mark and is not in UTF-16.
 pub(crate) fn is_html(media_type: Option<&str>, body: &[u8]) -> bool {
-    if BINARY.iter().any(|magic| body.starts_with(magic)) {
+    if is_binary(body) {
         return false;
     }
     let head = &body[..body.len().min(WINDOW)];

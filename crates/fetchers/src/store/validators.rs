@@ -7,6 +7,7 @@
 //!
 //! Must not know: when a page is revalidated. The pipeline decides that.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -22,6 +23,7 @@ use super::StoredBody;
 use crate::fetch::Validators;
 use fetchwise_types::consent::{Term, TermPlace, Vocabulary, bounded};
 use fetchwise_types::heuristic::url::identity;
+use fetchwise_types::query_hash::QueryHash;
 use fetchwise_types::response::{Header, header};
 use fetchwise_types::time::Timestamp;
 
@@ -146,6 +148,8 @@ fn directives(headers: &[Header]) -> impl Iterator<Item = String> {
 #[derive(Debug)]
 pub struct ValidatorLog {
     state: Mutex<LogState>,
+    /// Hashes the query values of URLs, if the data directory does that.
+    query_hash: Option<QueryHash>,
 }
 
 #[derive(Debug)]
@@ -166,7 +170,13 @@ impl ValidatorLog {
         if state.is_mostly_outdated()? {
             state = state.rewritten(path)?;
         }
-        Ok(Self { state: Mutex::new(state) })
+        Ok(Self { state: Mutex::new(state), query_hash: None })
+    }
+
+    /// Returns the log with hashes in place of the query values of URLs. What was written before stays, and is not found.
+    #[must_use]
+    pub fn with_query_hash(self, query_hash: Option<QueryHash>) -> Self {
+        Self { query_hash, ..self }
     }
 
     /// Returns the number of pages.
@@ -181,11 +191,12 @@ impl ValidatorLog {
 
     /// Returns the entry of `url`; `None` if there is none that can be read.
     pub fn get(&self, url: &Url) -> Option<CachedPage> {
-        let url = identity(url);
+        let (url, name) = (identity(url), self.name(identity(url)));
         let mut state = self.lock();
-        let at = *state.newest.get(&xxh3_64(url.as_bytes()))?;
+        let at = *state.newest.get(&xxh3_64(name.as_bytes()))?;
         // Two URLs may have the same hash: the newer one is known.
-        state.line_at(at).ok().flatten().filter(|page| page.url == url && !page.gone)
+        let page = state.line_at(at).ok().flatten().filter(|page| page.url == name && !page.gone)?;
+        if self.query_hash.is_some() { named(page, url) } else { Some(page) }
     }
 
     /// Adds an entry. One that is too long for a line ends the page's earlier one.
@@ -193,6 +204,8 @@ impl ValidatorLog {
     /// # Errors
     /// Fails if it cannot be written.
     pub fn put(&self, page: &CachedPage) -> io::Result<()> {
+        let hashed = self.query_hash.map(|_| self.hashed(page));
+        let page = hashed.as_ref().unwrap_or(page);
         let mut state = self.lock();
         if !state.append(page)? {
             state.append(&page.end())?;
@@ -209,10 +222,37 @@ impl ValidatorLog {
         self.put(&page.end())
     }
 
+    /// Returns a URL as the file has it.
+    fn name<'u>(&self, url: &'u str) -> Cow<'u, str> {
+        self.query_hash.map_or(Cow::Borrowed(url), |hash| hash.url(url))
+    }
+
+    /// Returns an entry as the file has it.
+    fn hashed(&self, page: &CachedPage) -> CachedPage {
+        let mut page = CachedPage { url: self.name(&page.url).into_owned(), ..page.clone() };
+        if let Some(record) = page.body.as_mut().and_then(|body| body.record.as_mut()) {
+            record.url = self.name(&record.url).into_owned();
+        }
+        page
+    }
+
     fn lock(&self) -> MutexGuard<'_, LogState> {
         // An entry is written before it is indexed, so the state is consistent even if a thread panicked with it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns an entry of the file with the URL that was asked for. `None` if its record in an archive has another URL, which is
+/// not known any more.
+fn named(mut page: CachedPage, url: &str) -> Option<CachedPage> {
+    if let Some(record) = page.body.as_mut().and_then(|body| body.record.as_mut()) {
+        if record.url != page.url {
+            return None;
+        }
+        url.clone_into(&mut record.url);
+    }
+    url.clone_into(&mut page.url);
+    Some(page)
 }
 
 impl LogState {

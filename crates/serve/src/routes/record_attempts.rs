@@ -25,7 +25,6 @@ use crate::state::State;
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::bounds::Unrecordable;
 use fetchwise::attempt::json::{ImportError, MAX_LINE_BYTES, from_json_line};
-use fetchwise::journal::AttemptContent;
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
@@ -164,8 +163,10 @@ fn record(state: &State, attempt: &Attempt, has_time: bool, now: Timestamp) -> R
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = state.attempts.known(attempt.id) {
-        let is_same = AttemptContent::of(attempt)
-            .is_ok_and(|content| known.is_same(content) || !has_time && known.is_same_at_any_time(content));
+        let is_same = state
+            .attempts
+            .content_of(attempt)
+            .is_some_and(|content| known.is_same(content) || !has_time && known.is_same_at_any_time(content));
         return Ok(if is_same { Recorded::Known } else { Recorded::Other });
     }
     state.selector.record(attempt.clone(), now).map(|()| Recorded::New).map_err(|error| {

@@ -36,6 +36,7 @@ use fetchwise_crawl::{LeftLinks, PauseWait};
     fetchwise fetch --input urls.txt --out pages\n  \
     fetchwise fetch --input urls.txt --out pages --only paused,failed\n  \
     fetchwise fetch --input urls.txt --warc crawl.warc.gz --concurrency 32 --json > results.jsonl\n  \
+    fetchwise fetch --input urls.txt --parquet pages.parquet\n  \
     fetchwise fetch http://127.0.0.1:8080/ --allow-private-network"
 )]
 pub(crate) struct FetchArgs {
@@ -56,11 +57,14 @@ pub(crate) struct FetchArgs {
     #[arg(long, value_name = "failed|paused|missing", value_delimiter = ',', value_parser = parse_left)]
     pub(crate) only: Vec<LeftLinks>,
     /// Write each page to a file in this folder; - writes the page of the first URL to stdout
-    #[arg(short, long, value_name = "DIR", conflicts_with = "warc")]
+    #[arg(short, long, value_name = "DIR", conflicts_with_all = ["warc", "parquet"])]
     pub(crate) out: Option<PathBuf>,
     /// Write pages to this WARC archive (compressed if the name ends in .gz)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "parquet")]
     pub(crate) warc: Option<PathBuf>,
+    /// Write pages to this Parquet file, as a data set with one row per page; large ones continue in FILE-00001 ..
+    #[arg(long, value_name = "FILE")]
+    pub(crate) parquet: Option<PathBuf>,
     /// Continue in a new file (crawl-00001.warc.gz ..) at this size, such as 1GB
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "warc")]
     pub(crate) warc_size: Option<u64>,
@@ -138,7 +142,7 @@ impl FetchArgs {
     pub(super) fn prints_page(&self, json: bool) -> bool {
         match &self.out {
             Some(out) => is_stdin(out),
-            None => !json && self.warc.is_none() && !self.has_list() && self.urls.len() == 1,
+            None => !json && self.warc.is_none() && self.parquet.is_none() && !self.has_list() && self.urls.len() == 1,
         }
     }
 

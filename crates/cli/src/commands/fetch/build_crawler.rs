@@ -21,7 +21,7 @@ use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, shown};
 use crate::terminal::warnings::warn_torn_tail;
 use fetchwise::cache_use::CacheUse;
-use fetchwise::config::DurabilityName;
+use fetchwise::config::{DurabilityName, QueryName};
 use fetchwise::detect::Detector;
 use fetchwise::fetch::Limits;
 use fetchwise::fetch::address_guard::{AddressGuard, parse_network};
@@ -55,6 +55,8 @@ pub(crate) struct Crawler {
     pub(crate) run_log: RunLog,
     /// The program of the browser, if there is one.
     pub(crate) browser: Option<PathBuf>,
+    /// The `User-Agent` of plain requests, if the crawler's identity sets it.
+    pub(crate) user_agent: Option<String>,
     children: Children,
     guard: Arc<Guard>,
     /// The tasks that tick the automatic rollback and wait for SIGHUP.
@@ -140,6 +142,7 @@ impl Crawler {
             selector,
             run_log: RunLog::default(),
             browser,
+            user_agent: identity.user_agent().map(str::to_owned),
             children,
             guard: over_arms,
             watching,
@@ -238,7 +241,7 @@ fn with_cache(
     let path = journal.dir().join(VALIDATORS);
     let log = ValidatorLog::open(&path)
         .map_err(|error| Failure::failed(format_args!("cannot open the validators {}: {error}", path.display())))?;
-    Ok(builder.cache(cache_use, Arc::new(log)))
+    Ok(builder.cache(cache_use, Arc::new(log.with_query_hash(journal.query_hash()))))
 }
 
 /// Returns the limits of a request, without its time and redirects.
@@ -294,8 +297,16 @@ pub(crate) fn journal_options(settings: &Settings) -> JournalOptions {
         Some(DurabilityName::Interval) | None => log.interval.map(Durability::Interval).unwrap_or_default(),
     };
     // The replay right after the open reads everything.
-    let options = JournalOptions::default().durability(durability).check(OpenCheck::Tail);
+    let options = hashing(JournalOptions::default(), settings).durability(durability).check(OpenCheck::Tail);
     options.segment_bytes(background_maintenance::segment_bytes(settings))
+}
+
+/// Returns options that store query strings as the config says; without a word of it, as the data directory did before.
+pub(crate) fn hashing(options: JournalOptions, settings: &Settings) -> JournalOptions {
+    match settings.config.log.query {
+        Some(query) => options.hash_queries(query == QueryName::Hash),
+        None => options,
+    }
 }
 
 /// Checks that there is a fetcher called `name`. It is only the first one to try, so an unavailable one is a warning,

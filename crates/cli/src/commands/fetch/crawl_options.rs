@@ -55,7 +55,9 @@ impl From<&FetchArgs> for CrawlOptions {
             keep_exchange: args.warc.is_some(),
             pace: args.pace.clone(),
             has_queue: true,
-            uses_cache: args.warc.is_some() || args.out.as_deref().map_or(args.has_list(), |out| !is_stdin(out)),
+            // The row of a page that has not changed would have no content.
+            uses_cache: args.parquet.is_none()
+                && (args.warc.is_some() || args.out.as_deref().map_or(args.has_list(), |out| !is_stdin(out))),
         }
     }
 }

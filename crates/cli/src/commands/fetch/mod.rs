@@ -15,8 +15,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use indicatif::HumanCount;
-
 use super::fleet;
 use super::live_control::LiveControl;
 use crate::commands::fetch::build_crawler::Crawler;
@@ -24,15 +22,18 @@ use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::commands::fetch::dashboard_server::PendingDashboard;
 use crate::commands::fetch::end_report::EndReport;
 use crate::commands::fetch::metrics_endpoint::PendingEndpoint;
+#[cfg(not(feature = "parquet"))]
+use crate::commands::fetch::parquet_absent::ParquetPages;
+#[cfg(feature = "parquet")]
+use crate::commands::fetch::parquet_pages::ParquetPages;
 use crate::commands::fetch::report::{DisplayOptions, ResultDisplay};
 use crate::commands::fetch::terminal_sink::TerminalSink;
 use crate::parse::input::is_stdin;
 use crate::setup::background_maintenance::{self, RunningMaintenance};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
-use crate::terminal::output::{Output, note, plain, shown};
+use crate::terminal::output::{Output, note, shown};
 use fetchwise::journal::Health;
-use fetchwise::robots::RobotsUse;
 use fetchwise::selector::Selector;
 use fetchwise::store::Store;
 use fetchwise::store::warc::{Warc, cdxj};
@@ -51,11 +52,16 @@ mod end_report;
 mod fd_limit;
 mod hints;
 mod metrics_endpoint;
+#[cfg(not(feature = "parquet"))]
+mod parquet_absent;
+#[cfg(feature = "parquet")]
+mod parquet_pages;
 mod progress;
 mod report;
 mod result_text;
 pub(crate) mod shutdown;
 mod spec;
+mod start_line;
 mod terminal_sink;
 
 /// A run of the command that is about to begin.
@@ -76,14 +82,21 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Output) -> Re
     out.make_interruptible(prints_page)?;
     let run = Run { args, settings, concurrency: fd_limit::at_once(args.concurrency), prints_page };
     let crawl = Crawl::open(spec::spec(args, settings, run.concurrency, prints_page))?;
-    let store = build_crawler::store(args)?;
-    if args.has_list() && store.is_none() && !prints_page && !args.quiet {
-        note("page bodies are not kept: use --out DIR or --warc FILE to keep them");
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
+    let data_set = args.parquet.as_deref().map(ParquetPages::open).transpose()?.map(Arc::new);
+    let store = match &data_set {
+        Some(pages) => Some(Arc::clone(pages) as Arc<dyn Store>),
+        None => build_crawler::store(args)?,
+    };
+    if args.has_list() && store.is_none() && !prints_page && !args.quiet {
+        note("page bodies are not kept: use --out DIR, --warc FILE or --parquet FILE to keep them");
+    }
     let ended = runtime.block_on(run.crawl(crawl, store, out));
     // A name lookup blocks a thread that cannot be stopped.
     runtime.shutdown_timeout(Duration::from_millis(500));
+    if let Some(pages) = data_set {
+        pages.finish()?;
+    }
     if let (Some(archive), Some(cdx)) = (&args.warc, &args.cdx) {
         index(archive, cdx)?;
     }
@@ -126,7 +139,7 @@ impl Run<'_> {
         };
         let mut sink = TerminalSink {
             show: ResultDisplay::new(out, self.display()),
-            start_line: (args.has_list() && !args.quiet).then(|| start_line(args, settings, &crawler, total)),
+            start_line: (args.has_list() && !args.quiet).then(|| start_line::text(args, settings, &crawler, total)),
             browsers: crawler.browsers().to_vec(),
             is_browser_reported: false,
             maintenance: background_maintenance::start(settings, crawler.journal.dir())?,
@@ -209,23 +222,6 @@ fn exit(totals: &Totals, fail_on: FailOn) -> Exit {
         FailOn::All => totals.not_delivered() > 0 && totals.delivered + totals.missing + totals.skipped == 0,
     };
     if is_failure { Exit::NotDelivered } else { Exit::Done }
-}
-
-/// Returns the line that says what a run does: links, robots.txt, data directory, browser.
-fn start_line(args: &FetchArgs, settings: &Settings, crawler: &Crawler, total: Option<u64>) -> String {
-    let urls = match (&args.queue, total) {
-        (Some(queue), _) => format!("links of the queue {queue}"),
-        (None, Some(total)) => format!("{} lines", HumanCount(total)),
-        (None, None) => "URLs".to_owned(),
-    };
-    let robots = match args.robots.or(settings.config.robots.mode).unwrap_or(RobotsUse::Obey) {
-        RobotsUse::Obey => "robots.txt obeyed",
-        RobotsUse::Delay => "robots.txt: Crawl-delay only",
-        RobotsUse::Ignore => "robots.txt ignored",
-    };
-    let browser =
-        crawler.browser.as_ref().map_or_else(|| "no browser".to_owned(), |path| format!("browser {}", path.display()));
-    plain(&format!("{urls}, {robots}, data in {}, {browser}", crawler.journal.dir().display()))
 }
 
 /// Checks what the syntax of the arguments cannot express.

@@ -2,7 +2,7 @@
 //!
 //! Must not know: how it is done, and how it is shown.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::FetchArgs;
@@ -60,7 +60,16 @@ fn output(args: &FetchArgs) -> Option<Output> {
         (Some(out), _) if is_stdin(out) => Some(Output::Named("stdout".to_owned())),
         (Some(folder), _) => Some(Output::Folder(folder.clone())),
         (None, Some(archive)) => Some(Output::Archive(archive.clone())),
-        (None, None) => None,
+        (None, None) => args.parquet.as_deref().map(|file| Output::Archive(in_real_folder(file))),
+    }
+}
+
+/// Returns the path of a file that may not exist yet, in its folder without links: the run is the same once it exists.
+fn in_real_folder(file: &Path) -> PathBuf {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (folder.canonicalize(), file.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => file.to_owned(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::ImportArgs;
+use crate::commands::fetch::build_crawler::hashing;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::warnings::warn_torn_tail;
@@ -26,7 +27,8 @@ impl Directory {
     pub(super) fn open(args: &ImportArgs, settings: &Settings) -> Result<Self, Failure> {
         let dir = settings.data_dir()?;
         // The later scan of all ids reads everything, so the open need not.
-        let (journal, recovery) = Journal::open(&dir, JournalOptions::default().check(OpenCheck::Tail))?;
+        let (journal, recovery) =
+            Journal::open(&dir, hashing(JournalOptions::default(), settings).check(OpenCheck::Tail))?;
         warn_torn_tail(recovery.torn.as_ref());
         let journal = Arc::new(journal);
         let part = crate::commands::fleet::open_session(settings, &args.fleet, &journal)?;
