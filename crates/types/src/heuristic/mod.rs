@@ -110,7 +110,7 @@ impl Heuristic {
 }
 
 /// Returns whether a type is a mark that fetchwise sets on recorded attempts: what its host showed, who redirected to it, and
-/// how far its evidence reaches. A mark has no evidence of its own.
+/// how far its evidence reaches. A mark itself has no evidence.
 ///
 /// ```
 /// use fetchwise_types::heuristic::is_mark;

@@ -57,10 +57,10 @@ pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Output) -> R
                 }
                 TombstoneTarget::Link(_) => None,
             };
-            Forgot { report, peers, ..Forgot::default() }
+            ForgetOutcome { report, peers, ..ForgetOutcome::default() }
         }
         Err(error @ JournalError::Log(LogError::Locked { .. })) => match control::ask(&dir, &request(&target))? {
-            Some(answer) => Forgot::by(&answer),
+            Some(answer) => ForgetOutcome::by(&answer),
             None => return Err(error.into()),
         },
         Err(error) => return Err(error.into()),
@@ -89,7 +89,7 @@ fn request(target: &TombstoneTarget) -> ControlRequest {
 
 /// What was forgotten.
 #[derive(Default)]
-struct Forgot {
+struct ForgetOutcome {
     report: ForgetReport,
     /// The attempts of peers, and the peers with older evidence; none if no peer has sent anything.
     peers: Option<(u64, u64)>,
@@ -99,14 +99,14 @@ struct Forgot {
 }
 
 #[derive(Serialize)]
-struct ForgotJson<'a> {
+struct ForgetOutcomeJson<'a> {
     #[serde(flatten)]
     forgot: ForgetReportJson<'a>,
     /// The process that did it; null if it was done in the log.
     pid: Option<u32>,
 }
 
-impl Forgot {
+impl ForgetOutcome {
     /// Returns what a running process has forgotten.
     fn by(answer: &ControlAnswer) -> Self {
         let done = answer.done.clone().unwrap_or_default();
@@ -123,7 +123,7 @@ impl Forgot {
                 Some((attempts, nodes)) => json.with_peers(attempts, nodes),
                 None => json,
             };
-            out.object(&ForgotJson { forgot, pid: self.actor.as_ref().map(|(_, pid)| *pid) })?;
+            out.object(&ForgetOutcomeJson { forgot, pid: self.actor.as_ref().map(|(_, pid)| *pid) })?;
             return Ok(Exit::Done);
         }
         let (attempts, nodes) = self.peers.unwrap_or_default();
