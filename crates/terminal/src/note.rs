@@ -21,7 +21,7 @@ pub fn note_labelled(label: &str, text: impl fmt::Display) {
     print_error(&format!("{}: {}", styled(ERROR, label), plain_lines(&text.to_string())));
 }
 
-/// Prints a message with styles. The caller has passed all text from outside through [`plain`].
+/// Prints a message with styles. The caller has passed all text from outside through [`plain`](fn@crate::plain).
 pub fn note_styled(text: impl fmt::Display) {
     print_error(&text.to_string());
 }
