@@ -59,7 +59,7 @@ fn links_of_a_host_that_another_process_unpauses_are_fetched_at_once() {
         urls.push(origin.url(OTHER, "/a"));
         let input = place.write("urls.txt", urls.join("\n"));
         // The pause is longer than any patience.
-        place.write("c.toml", "[backoff]\nblocked_base = \"20h\"\nhost_block_threshold = 3\n");
+        place.write("c.toml", "[backoff]\nblocked_base = \"20h\"\n[tuning]\nhost_block_threshold = 3\n");
         let more = ["--input", &input, "--config", "c.toml", "--concurrency", "1", "--wait", "24h"];
         let (mut child, results) = begin(&place, &more);
         wait_for(&results, &origin.url(OTHER, "/a"));

@@ -16,7 +16,9 @@ fn paused(server: &Server) {
     assert_eq!(server.get("/v1/hosts?state=paused").of(200)[0]["host"], "blocks.example");
 }
 
+/// Runs `unpause` as on a machine without Unix sockets: it asks the server by HTTP.
 fn unpause(server: &Server, args: &[&str], token: Option<&str>) -> Output {
+    let _ = std::fs::remove_file(server.dir.path().join("data/control.sock"));
     let mut command = program(&server.dir);
     command.args(["unpause", "--json"]).args(args);
     token.map(|token| command.env("FETCHWISE_TOKEN", token));
