@@ -98,6 +98,7 @@ pub mod config;
 pub mod error;
 pub mod evidence;
 pub(crate) mod explain;
+#[cfg(feature = "json")]
 pub mod explain_text;
 #[cfg(feature = "journal")]
 pub mod journal;
