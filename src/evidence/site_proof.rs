@@ -15,7 +15,7 @@
 //! Must not know: which levels are shared.
 
 use super::decayed_counts::{Increment, Weights};
-use super::site_quota::{REGISTERED_QUOTA, SITE_QUOTA, each_of_site, network_of, registered_above};
+use super::site_quota::{REGISTERED_QUOTA, SITE_QUOTA, each_of_site, registered_above};
 use super::{AttemptChange, Entry, Evidence, Group, Key, Level, Observation};
 use crate::evidence::shared_reach::SharedReach;
 use fetchwise_types::attempt::Attempt;
@@ -30,13 +30,13 @@ const WEIGHT_STEP: f64 = 0.5;
 
 impl Evidence {
     /// Calls `f` with the tags that say whether the site of `attempt`, which evidence has not learned from yet, is proven.
-    pub(crate) fn each_proof_tag(&self, attempt: &Attempt, registry: &Registry, mut f: impl FnMut(Heuristic)) {
-        let Some(site) = attempt.heuristic("site").or_else(|| attempt.heuristic("domain")) else { return };
-        if attempt.weight <= 0.0 {
-            return;
-        }
-        let (network, guard) = (network_of(site), self.guard());
-        let entry = self.entry(Key::domain(network.as_deref().unwrap_or(site)), &guard);
+    pub(super) fn each_proof_tag(
+        &self,
+        entry: Option<&Entry>,
+        (attempt, site): (&Attempt, &str),
+        registry: &Registry,
+        mut f: impl FnMut(Heuristic),
+    ) {
         if entry.is_some_and(has_delivered) {
             return;
         }

@@ -16,6 +16,7 @@ use super::decayed_counts::DecayedCounts;
 use super::{Entry, Evidence, Group, Key, Level};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::heuristic::url::{self, ContentKind};
+use fetchwise_types::heuristic::{Heuristic, SITE_SATURATED};
 use fetchwise_types::registry::{FetcherId, Registry};
 use fetchwise_types::time::Timestamp;
 
@@ -25,24 +26,34 @@ pub(super) const SITE_QUOTA: f64 = 4.0;
 pub(super) const REGISTERED_QUOTA: f64 = 16.0;
 
 impl Evidence {
-    /// Returns whether `attempt`, which evidence has not learned from yet, is beyond its site's quota, or beyond that of
-    /// the registered name above its site.
-    pub(crate) fn is_over_quota(&self, attempt: &Attempt, registry: &Registry) -> bool {
-        let Some(site) = attempt.heuristic("site").or_else(|| attempt.heuristic("domain")) else { return false };
-        let network = network_of(site);
-        self.has_used_up(Key::domain(network.as_deref().unwrap_or(site)), SITE_QUOTA, attempt, registry)
+    /// Calls `f` with the tags that `attempt`, which evidence has not learned from yet, gets for its site: whether it is
+    /// beyond the quota of its site or of the registered name above, and what it says of the proof of its site.
+    pub(crate) fn each_site_tag(&self, attempt: &Attempt, registry: &Registry, mut f: impl FnMut(Heuristic)) {
+        let Some(site) = attempt.heuristic("site").or_else(|| attempt.heuristic("domain")) else { return };
+        if attempt.weight <= 0.0 {
+            return;
+        }
+        let (network, guard) = (network_of(site), self.guard());
+        let entry = self.entry(Key::domain(network.as_deref().unwrap_or(site)), &guard);
+        let is_saturated = entry.is_some_and(|entry| self.has_used_up(entry, SITE_QUOTA, attempt, registry))
             || registered_above(site)
-                .is_some_and(|name| self.has_used_up(Key::domain(name), REGISTERED_QUOTA, attempt, registry))
+                .and_then(|name| self.entry(Key::domain(name), &guard))
+                .is_some_and(|service| self.has_used_up(service, REGISTERED_QUOTA, attempt, registry));
+        if is_saturated {
+            f(Heuristic::flag(SITE_SATURATED));
+        }
+        if attempt.success || !is_saturated {
+            self.each_proof_tag(entry, (attempt, site), registry, f);
+        }
     }
 
-    /// Returns whether `attempt` is beyond the quota of the sites that the entry of `key` counts.
+    /// Returns whether `attempt` is beyond the quota of the sites that `entry` counts.
     ///
     /// What these have contributed is at most the quota at the time of the newest attempt, and has decayed since. The part
     /// that is free again admits the next attempt by chance, so that a busy site contributes its quota on average, and
     /// mostly by recent attempts.
-    fn has_used_up(&self, key: Key, quota: f64, attempt: &Attempt, registry: &Registry) -> bool {
-        let (Some(fetcher), guard) = (registry.find(&attempt.fetcher), self.guard()) else { return false };
-        let Some(entry) = self.entry(key, &guard).filter(|_| attempt.weight > 0.0) else { return false };
+    fn has_used_up(&self, entry: &Entry, quota: f64, attempt: &Attempt, registry: &Registry) -> bool {
+        let Some(fetcher) = registry.find(&attempt.fetcher) else { return false };
         let (decay, at) = (self.decay(), attempt.attempted_at);
         let (mut total, mut newest_s) = (0.0, 0);
         each_of_site(entry, self.kind_of(attempt), |id, cell| {

@@ -350,20 +350,14 @@ impl Selector {
 
     fn tag_with_known(&self, attempt: &mut Attempt, known: &[Heuristic]) {
         self.tag_host_signals(attempt, known);
-        let has = |kind| attempt.heuristic(kind).is_some();
-        if has(SITE_SATURATED) || has(SITE_UNPROVEN) || has(SITE_PROVEN) {
+        let is_carried = |tag: &Tag| matches!(&*tag.heuristic.kind, SITE_SATURATED | SITE_UNPROVEN | SITE_PROVEN);
+        if attempt.heuristics.iter().any(is_carried) {
             return;
         }
         let (evidence, registry) = (&self.learned.evidence, &self.learned.registry);
         // On the stack: recording on a known host allocates nothing.
         let mut tags = arrayvec::ArrayVec::<Heuristic, { MAX_CANDIDATES + 1 }>::new();
-        let is_saturated = evidence.is_over_quota(attempt, registry);
-        if is_saturated {
-            tags.push(Heuristic::flag(SITE_SATURATED));
-        }
-        if attempt.success || !is_saturated {
-            evidence.each_proof_tag(attempt, registry, |tag| drop(tags.try_push(tag)));
-        }
+        evidence.each_site_tag(attempt, registry, |tag| drop(tags.try_push(tag)));
         attempt.heuristics.extend(tags.into_iter().map(Tag::from));
     }
 
