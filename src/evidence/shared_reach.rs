@@ -27,6 +27,8 @@ impl SharedReach {
     pub(super) fn of(attempt: &impl Observation) -> Self {
         let mut reach = Self::Full;
         attempt.each_heuristic(&mut |kind, _| match kind {
+            // Nearly all heuristics are others.
+            _ if !kind.starts_with("site_") => {}
             SITE_SATURATED => reach = Self::None,
             SITE_UNPROVEN if reach == Self::Full => reach = Self::Unproven,
             _ => {}

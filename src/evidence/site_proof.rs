@@ -81,9 +81,14 @@ impl Evidence {
         change: &AttemptChange,
         mut f: impl FnMut(&AttemptChange),
     ) {
+        if !change.what.success {
+            return;
+        }
         attempt.each_heuristic(&mut |kind, value| {
-            let stated = value.split_once(' ').filter(|_| kind == SITE_PROVEN && change.what.success);
-            let Some((weight, name)) = stated else { return };
+            if kind != SITE_PROVEN {
+                return;
+            }
+            let Some((weight, name)) = value.split_once(' ') else { return };
             let (Ok(mut left), Some(fetcher)) = (weight.parse::<f64>(), registry.find(name)) else { return };
             // Other nodes can state anything.
             left = if left.is_finite() { left.min(SITE_QUOTA) } else { 0.0 };
