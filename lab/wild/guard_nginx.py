@@ -31,7 +31,7 @@ class LimitConn(Guard):
 
 class NoPrograms(Guard):
     name = "nginx-444"
-    rule = "`return 444` for everything that names no browser, robots.txt included"
+    rule = "`return 444` for clients that name no browser, robots.txt included"
     count, is_passable, drops, quick = 20, False, True, True
     seconds = 420.0
 

@@ -46,8 +46,8 @@ impl Crawl {
         })
     }
 
-    /// Returns a builder of a pipeline for a crawl. Such a pipeline does not wait for a host: its links do that in the
-    /// frontier, where they take nobody's place.
+    /// Returns a builder of a pipeline for a crawl. Such a pipeline does not wait for a host: its links wait in the
+    /// frontier, and leave their places to links of other hosts.
     #[must_use]
     pub fn pipeline(selector: Arc<Selector>) -> PipelineBuilder {
         Pipeline::builder(selector).wait_at_most(Duration::ZERO)

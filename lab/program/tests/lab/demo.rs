@@ -1,8 +1,8 @@
 //! `demo`: it learns, shows its dashboard, and keeps what it learned only where it is told to.
 
-use std::time::Instant;
+use fetchwise_testsite::poll::found;
 
-use crate::support::{PATIENCE, ask, command, lines, run, send_signal, wait_for};
+use crate::support::{ask, command, lines, run, send_signal, wait_for};
 
 #[test]
 fn the_demo_learns_and_discards_everything() {
@@ -47,15 +47,10 @@ fn the_demo_serves_its_dashboard_until_it_is_ended() {
     assert!(ask("GET", &format!("{address}/"), "").contains("<title>"));
     let board =
         |path: &str| serde_json::from_str::<serde_json::Value>(&ask("GET", &(address.clone() + path), "")).unwrap();
-    let begun = Instant::now();
-    // It shows what was crawled: the attempts of the log.
-    let all = loop {
+    let all = found("the dashboard shows the attempts of the log", || {
         let all = board("/v1/dashboard?range=15m");
-        if all["complete"] == true {
-            break all;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{all}");
-    };
+        if all["complete"] == true { Ok(all) } else { Err(all) }
+    });
     assert!(all["all"]["delivered"].as_u64().unwrap() >= 9, "{all}");
     assert_eq!(all["all"]["attempts"], board("/v1/stats")[0]["attempts"]);
     let explained = board("/v1/explain?url=http%3A%2F%2F127.0.0.2%2F");

@@ -1,3 +1,7 @@
+//! Tests of data sets: what a reader finds in their files after a run, and after one that did not end.
+//!
+//! Owns: nothing of the product. Invariants: each file is read back with the crate that other programs use.
+
 use std::io::Write as _;
 
 use super::*;
