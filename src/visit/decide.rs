@@ -293,14 +293,15 @@ impl<S: Deref<Target = Selector> + Clone> Passage<S> {
             return not_yet;
         }
         let held_until = now.saturating_add(MAX_TRIAL);
-        if ended <= now && self.selector.claim_host_trial(domain, ended, held_until) {
-            let lead = match self.selector.state().trials.join(domain, now, held_until) {
-                FlightRole::Leader(lead) => Some(lead),
-                // The previous trial has returned its pause and is about to end its flight.
-                FlightRole::Follower(_) => None,
-            };
+        // The flight begins before its pause and ends after it: whoever sees the pause of a trial finds a trial to follow,
+        // and does not take the time limit of the trial for a pause of the host.
+        if ended <= now
+            && let FlightRole::Leader(lead) = self.selector.state().trials.join(domain, now, held_until)
+            && self.selector.claim_host_trial(domain, ended, held_until)
+        {
             let (selector, domain) = (self.selector.clone(), domain.into());
-            self.host_trial = Some(HostTrial { selector, domain, held_until, ended, is_settled: false, lead });
+            self.host_trial =
+                Some(HostTrial { selector, domain, held_until, ended, is_settled: false, lead: Some(lead) });
             return HostAdmission::Open;
         }
         if let Some(wait) = self.follow_trial(domain, now) {

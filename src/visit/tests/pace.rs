@@ -402,6 +402,36 @@ fn a_trial_that_ends_meanwhile_rejects_no_visit() {
     }
 }
 
+/// A link that met the moment between the claim of a trial and its flight was paused for ten minutes, the time limit of
+/// trials, on a host that was open a second later.
+#[test]
+fn a_trial_that_begins_meanwhile_pauses_no_link_for_its_time_limit() {
+    for _ in 0..300 {
+        let world = World::known(8);
+        world.run("/a", limited(Some(60)));
+        world.clock.set(world.selector.host_pause("e.org").unwrap());
+        let visits: Vec<Own> = (0..4).map(|n| world.visit(&format!("/{n}"))).collect();
+        // The trials are kept, so that none ends before all have asked.
+        let steps: Vec<_> = std::thread::scope(|scope| {
+            let asked: Vec<_> = visits
+                .into_iter()
+                .map(|mut visit| {
+                    scope.spawn(move || {
+                        let step = visit.next();
+                        (visit, step)
+                    })
+                })
+                .collect();
+            asked.into_iter().map(|asking| asking.join().unwrap()).collect()
+        });
+        let fetches = steps.iter().filter(|(_, step)| matches!(step, Step::Fetch(_))).count();
+        assert_eq!(fetches, 1, "one trial");
+        for (_, step) in &steps {
+            assert!(!matches!(step, Step::End(_)), "{step:?}");
+        }
+    }
+}
+
 #[test]
 fn requests_in_flight_at_a_limit_are_part_of_it() {
     let world = World::new(PaceSettings { mode: PaceMode::Fixed, initial_rate: 20.0, ..PaceSettings::default() });
