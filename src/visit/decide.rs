@@ -293,8 +293,8 @@ impl<S: Deref<Target = Selector> + Clone> Passage<S> {
             return not_yet;
         }
         let held_until = now.saturating_add(MAX_TRIAL);
-        // The flight begins before its pause and ends after it: whoever sees the pause of a trial finds a trial to follow,
-        // and does not take the time limit of the trial for a pause of the host.
+        // The flight begins before its pause and ends after it: a visit that sees the pause of a trial finds a trial to
+        // follow, and does not take the time limit of the trial for a pause of the host.
         if ended <= now
             && let FlightRole::Leader(lead) = self.selector.state().trials.join(domain, now, held_until)
             && self.selector.claim_host_trial(domain, ended, held_until)
