@@ -3,23 +3,18 @@
 //! If the plans contradict themselves, the tests say which one they follow.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise_testsite::origin::{Origin, Site};
+use fetchwise_testsite::program::Ran;
 use fetchwise_testsite::requirements::{NO_CHROMIUM, required};
 use serde_json::{Value, json};
 
 /// Returns the program with its own data directory and an empty environment.
 fn fetchwise(dir: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fetchwise"));
+    let mut command = fetchwise_testsite::program::command(env!("CARGO_BIN_EXE_fetchwise"), dir);
     command.args(arguments).arg("--json").arg("--data-dir").arg(dir.join("data"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("FETCHWISE_") {
-            command.env_remove(name);
-        }
-    }
-    command.env_remove("LEARNING_MODE_ENABLED");
     command
 }
 
@@ -30,20 +25,12 @@ fn select(dir: &Path, url: &str) -> Value {
     one(command)
 }
 
-fn lines(output: &Output) -> Vec<Value> {
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}\n{errors}"))).collect()
-}
-
 fn run(mut command: Command) -> Vec<Value> {
-    lines(&command.output().unwrap())
+    Ran::from(command.output().unwrap()).json()
 }
 
-fn one(command: Command) -> Value {
-    let mut all = run(command);
-    assert_eq!(all.len(), 1, "{all:?}");
-    all.remove(0)
+fn one(mut command: Command) -> Value {
+    Ran::from(command.output().unwrap()).one()
 }
 
 fn fetch(dir: &Path, url: &str, more: &[&str]) -> Value {

@@ -2,11 +2,11 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use fetchwise_testsite::ports::RefusingPort;
+use fetchwise_testsite::program;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -76,7 +76,7 @@ fn a_run_arrives_at_a_collector_as_nested_spans() {
         page("200 OK", "application/x-protobuf", "")
     });
     let dir = tempfile::tempdir().unwrap();
-    let run = Command::new(env!("CARGO_BIN_EXE_fetchwise"))
+    let run = program::command(env!("CARGO_BIN_EXE_fetchwise"), dir.path())
         .args(["fetch", "--allow-private-network", "--pace", "off", "--json", "--data-dir"])
         .arg(dir.path().join("data"))
         .args(["--otlp", &format!("http://{collector}")])
@@ -125,7 +125,7 @@ fn a_missing_collector_changes_no_result() {
     let refusing = RefusingPort::on(Ipv4Addr::LOCALHOST).unwrap();
     let nobody = refusing.address();
     let dir = tempfile::tempdir().unwrap();
-    let run = Command::new(env!("CARGO_BIN_EXE_fetchwise"))
+    let run = program::command(env!("CARGO_BIN_EXE_fetchwise"), dir.path())
         .args(["fetch", "--allow-private-network", "--json", "--data-dir"])
         .arg(dir.path().join("data"))
         .arg(format!("http://{site}/ferries"))
@@ -136,7 +136,9 @@ fn a_missing_collector_changes_no_result() {
     assert!(run.status.success(), "{said}");
     assert!(String::from_utf8_lossy(&run.stdout).contains("\"success\":true"));
     assert!(said.contains("not all traces could be sent"), "{said}");
-    let bad = Command::new(env!("CARGO_BIN_EXE_fetchwise")).args(["fetch", "--otlp", "127.0.0.1:4317", "x"]).output();
+    let bad = program::command(env!("CARGO_BIN_EXE_fetchwise"), dir.path())
+        .args(["fetch", "--otlp", "127.0.0.1:4317", "x"])
+        .output();
     let bad = bad.unwrap();
     assert_eq!(bad.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&bad.stderr).contains("http://127.0.0.1:4318"));

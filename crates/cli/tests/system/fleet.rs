@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use fetchwise_testsite::poll::{found, found_within};
 use fetchwise_testsite::ports::RefusingPort;
+use fetchwise_testsite::program;
 use serde_json::Value;
 
 use crate::brokers::Servers;
@@ -32,9 +33,8 @@ fn site() -> String {
 }
 
 fn fetchwise(dir: &Path, url: &str, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fetchwise"));
+    let mut command = program::command(env!("CARGO_BIN_EXE_fetchwise"), dir.parent().unwrap());
     command.args(words).arg("--data-dir").arg(dir).arg("--json").env("FETCHWISE_FLEET", url);
-    command.stdin(Stdio::null());
     command
 }
 
@@ -312,7 +312,11 @@ fn attempts_of_peers_are_counted_separately() {
     assert_eq!(figures(&by_domain(&a)[0]), [8, 8, 4]);
     let all = rows(&run(&a, &url, &["stats"]));
     assert_eq!((all.len(), figures(&all[0])), (1, [11, 11, 4]));
-    let shown = Command::new(env!("CARGO_BIN_EXE_fetchwise")).args(["stats", "--data-dir"]).arg(&b).output().unwrap();
+    let shown = program::command(env!("CARGO_BIN_EXE_fetchwise"), &place.dir(""))
+        .args(["stats", "--data-dir"])
+        .arg(&b)
+        .output()
+        .unwrap();
     assert!(String::from_utf8_lossy(&shown.stdout).contains("others' attempts"), "{shown:?}");
 
     let query = |dir: &Path, heuristic: &str| rows(&run(dir, &url, &["query", "--where", heuristic]));
@@ -346,7 +350,7 @@ fn attempts_of_peers_are_counted_separately() {
     // A domain is forgotten in a directory without a running node or broker: in single attempts and in snapshots.
     for (dir, attempts, nodes) in [(&b, 3, 0), (&late, 0, 1)] {
         assert_eq!(query(dir, "domain=theirs.example").len(), 1);
-        let mut forget = Command::new(env!("CARGO_BIN_EXE_fetchwise"));
+        let mut forget = program::command(env!("CARGO_BIN_EXE_fetchwise"), dir.parent().unwrap());
         let done =
             forget.args(["forget", "--domain", "theirs.example", "--json", "--data-dir"]).arg(dir).output().unwrap();
         let told: Value = serde_json::from_slice(&done.stdout).unwrap();

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fetchwise_testsite::poll::found_within;
+use fetchwise_testsite::program;
 use serde_json::{Value, json};
 
 use crate::brokers::Servers;
@@ -104,8 +105,8 @@ impl TestPool {
     }
 
     fn command(&self, url: &str, name: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fetchwise"));
-        command.current_dir(self.folder.path()).env("FETCHWISE_FLEET", url).stdin(Stdio::null());
+        let mut command = program::command(env!("CARGO_BIN_EXE_fetchwise"), self.folder.path());
+        command.env("FETCHWISE_FLEET", url);
         command.arg("--data-dir").arg(self.path(name)).arg("--json");
         command
     }

@@ -17,6 +17,7 @@ use fetchwise::time::Timestamp;
 use fetchwise_testsite::origin::{Origin, Site};
 use fetchwise_testsite::poll::{found, until_blocking};
 use fetchwise_testsite::ports::on_a_free_port;
+use fetchwise_testsite::program;
 use serde_json::{Value, json};
 use url::Url;
 use url::form_urlencoded::Serializer;
@@ -142,7 +143,7 @@ fn earlier_run(dir: &Path) {
 
 /// A server that is a node of the fleet over `broker`.
 fn serve(dir: &Path, broker: &str) -> (Running, String) {
-    let mut server = Command::new(env!("CARGO_BIN_EXE_fetchwise"))
+    let mut server = program::command(env!("CARGO_BIN_EXE_fetchwise"), dir)
         .args(["serve", "--json", "--listen", "127.0.0.1:0", "--data-dir"])
         .arg(dir)
         .args(["--fleet", broker])

@@ -48,18 +48,10 @@ impl Response {
 }
 
 pub(crate) fn program(dir: &TempDir) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fetchwise"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("FETCHWISE_") {
-            command.env_remove(name);
-        }
-    }
-    for name in ["LEARNING_MODE_ENABLED", "CHROME", "NO_COLOR"] {
-        command.env_remove(name);
-    }
-    command.current_dir(dir.path()).env("FETCHWISE_DATA_DIR", dir.path().join("data"));
+    let mut command = fetchwise_testsite::program::command(env!("CARGO_BIN_EXE_fetchwise"), dir.path());
+    command.env("FETCHWISE_DATA_DIR", dir.path().join("data"));
     // Commands that start no browser find one on any machine.
-    command.env("FETCHWISE_CHROMIUM", env!("CARGO_BIN_EXE_fetchwise")).stdin(Stdio::null());
+    command.env("FETCHWISE_CHROMIUM", env!("CARGO_BIN_EXE_fetchwise"));
     command
 }
 

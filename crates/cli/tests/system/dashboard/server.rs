@@ -6,22 +6,15 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use fetchwise_testsite::program;
 use serde_json::{Value, json};
 
 use super::chrome::PATIENCE;
 
 /// Returns the program for a data directory.
 pub(crate) fn program(data: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fetchwise"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("FETCHWISE_") {
-            command.env_remove(name);
-        }
-    }
-    for name in ["LEARNING_MODE_ENABLED", "CHROME", "NO_COLOR"] {
-        command.env_remove(name);
-    }
-    command.env("FETCHWISE_DATA_DIR", data).stdin(Stdio::null());
+    let mut command = program::command(env!("CARGO_BIN_EXE_fetchwise"), data.parent().unwrap());
+    command.env("FETCHWISE_DATA_DIR", data);
     command
 }
 
