@@ -1,13 +1,17 @@
 //! What one party can get: the registrable domain of a name, by Mozilla's Public Suffix List, and the network of an
 //! address.
 //!
-//! Owns: the compiled list. The crate `psl` has it as a large amount of generic code, which every crate that calls it
-//! compiles again; the functions of this crate are neither generic nor inlined.
+//! Owns: the list as data. The crate `psl` has it as thousands of functions, which take longer to compile than most of
+//! fetchwise.
 //!
 //! Must not know: URLs, and which names are addresses.
 #![cfg_attr(not(test), doc = include_str!("../README.md"))]
 
+mod rules;
+
 use std::net::IpAddr;
+
+use rules::{Section, suffix};
 
 /// Returns the registrable domain of a name: a public suffix and one label more. `None` if the name is a public suffix
 /// or empty. A trailing dot is dropped. Case matters: the list is in lower case.
@@ -18,12 +22,16 @@ use std::net::IpAddr;
 /// assert_eq!(registrable_domain("www.example.org."), Some("example.org"));
 /// assert_eq!(registrable_domain("localhost"), None);
 /// ```
-#[inline(never)]
 pub fn registrable_domain(name: &str) -> Option<&str> {
-    let domain = psl::domain(name.as_bytes())?;
-    let begin = name.len().checked_sub(domain.as_bytes().len())?;
-    // By length, which avoids another UTF-8 check.
-    name.get(begin..begin + domain.trim().as_bytes().len())
+    let name = name.strip_suffix('.').unwrap_or(name);
+    with_one_label_more(name, suffix(name).begin)
+}
+
+/// Returns the end of a name from the label before `begin` on. `None` if there is no such label.
+fn with_one_label_more(name: &str, begin: usize) -> Option<&str> {
+    let own = name.get(..begin)?.strip_suffix('.')?;
+    let label = own.rfind('.').map_or(0, |dot| dot + 1);
+    name.get(label..).filter(|domain| !domain.starts_with('.'))
 }
 
 /// Returns the part of a name that somebody has registered with a registry: a suffix of the list's ICANN section and one
@@ -38,20 +46,16 @@ pub fn registrable_domain(name: &str) -> Option<&str> {
 /// assert_eq!(registered_domain("github.io"), Some("github.io"));
 /// assert_eq!(registered_domain("co.uk"), None);
 /// ```
-#[inline(never)]
 pub fn registered_domain(name: &str) -> Option<&str> {
     let name = name.strip_suffix('.').unwrap_or(name);
-    let mut suffix = psl::suffix(name.as_bytes())?;
-    let mut begin = name.len() - suffix.as_bytes().len();
-    while suffix.typ() == Some(psl::Type::Private) {
+    let mut found = suffix(name);
+    while found.section == Some(Section::Private) {
         // The suffix of a private suffix is itself, so the search goes on one label above.
-        let above = name.get(begin..)?.split_once('.')?.1;
-        suffix = psl::suffix(above.as_bytes())?;
-        begin = name.len() - suffix.as_bytes().len();
+        let above = found.begin + name.get(found.begin..)?.find('.')? + 1;
+        let next = suffix(name.get(above..)?);
+        found = rules::Suffix { begin: above + next.begin, ..next };
     }
-    let own = name.get(..begin)?.strip_suffix('.')?;
-    let begin = own.rfind('.').map_or(0, |dot| dot + 1);
-    name.get(begin..).filter(|domain| !domain.starts_with('.'))
+    with_one_label_more(name, found.begin)
 }
 
 /// Returns the network of an address, which one party usually has as a whole: its first 24 bits (IPv4) or 48 (IPv6).
@@ -80,7 +84,7 @@ pub fn network_of(address: IpAddr) -> String {
 /// use fetchwise_public_suffix::is_public_suffix;
 /// assert!(is_public_suffix("github.io") && !is_public_suffix("example.org"));
 /// ```
-#[inline(never)]
 pub fn is_public_suffix(name: &str) -> bool {
-    psl::suffix(name.as_bytes()).is_some_and(|suffix| suffix.as_bytes() == name.as_bytes())
+    let name = name.strip_suffix('.').unwrap_or(name);
+    !name.is_empty() && suffix(name).begin == 0
 }
