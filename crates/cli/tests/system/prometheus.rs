@@ -143,7 +143,7 @@ fn earlier_run(dir: &Path) {
 
 /// A server that is a node of the fleet over `broker`.
 fn serve(dir: &Path, broker: &str) -> (Running, String) {
-    let mut server = program::command(env!("CARGO_BIN_EXE_fetchwise"), dir)
+    let mut server = program::command(env!("CARGO_BIN_EXE_fetchwise"), dir.parent().unwrap())
         .args(["serve", "--json", "--listen", "127.0.0.1:0", "--data-dir"])
         .arg(dir)
         .args(["--fleet", broker])
