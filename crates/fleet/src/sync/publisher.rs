@@ -283,6 +283,7 @@ impl Publisher {
             published?;
             sent = (sent.0 + u64::from(header.count), sent.1 + len);
             if again.is_none() {
+                debug_assert!(self.state.acknowledged <= header.last, "an acknowledgement takes back another");
                 self.state.acknowledged = header.last;
             }
         }
