@@ -156,6 +156,8 @@ impl Evidence {
         }
         image.days_since = self.days_since().filter(|since| day_number(*since).is_none_or(|day| day >= days_from));
         image.name_fetchers(registry, seen);
+        debug_assert_eq!(image.entries.iter().map(|row| row.cells).sum::<u32>() as usize, image.cells.len());
+        debug_assert_eq!(image.entries.iter().map(|row| row.breakers).sum::<u32>() as usize, image.breakers.len());
         image
     }
 

@@ -114,70 +114,20 @@ fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Pipeli
 }
 
 /// Drives a visit to its end. `terms` are those of robots.txt for its URL, `earlier` is the page of an earlier crawl.
-async fn drive(
-    pipeline: &Pipeline,
-    mut visit: PipelineVisit<'_>,
+async fn drive<'p>(
+    pipeline: &'p Pipeline,
+    mut visit: PipelineVisit<'p>,
     (url, terms, earlier): (&Url, &[Term], Option<CachedPage>),
     link_slot: &LinkSlot,
 ) -> Report {
     let mut brought = Brought::default();
     let end = loop {
         match visit.next() {
-            Step::Fetch(mut fetch) => {
-                let Some(AvailableFetcher { fetcher, slots }) = pipeline.fetcher(fetch.fetcher_id()) else {
-                    let why = missing_reason(pipeline, fetch.fetcher());
-                    visit.unavailable(fetch, why);
-                    continue;
-                };
-                // The slot comes last: a follower that held the leader's only slot would wait for it for ever.
-                let Some(_slot) = acquire_slot(pipeline, (slots, link_slot), &visit, &mut fetch).await else {
-                    continue;
-                };
-                let mut limits = limits(pipeline, &fetch);
-                limits.deadline = fetcher.deadline(limits.deadline);
-                let begun = Instant::now();
-                let asked = visit.url().clone();
-                let begun_span = fetch.trace().fetch(&asked, fetcher.name());
-                let is_archive = is_archive(pipeline, &fetch);
-                let asked_again = earlier.as_ref().filter(|_| can_revalidate(pipeline, &fetch));
-                let gate = Gate::new(pipeline, link_slot, PageRequest { visit: &mut visit, fetch: &mut fetch });
-                let admission = (!is_archive).then_some(&gate as &dyn RedirectGate);
-                let validators = asked_again.map(|earlier| &earlier.validators).filter(|known| !known.is_empty());
-                let by = DetectorJudge(&pipeline.detector);
-                let judged = Request { judge: Some(&by), ..Request::new(&asked, &limits) };
-                let request = Request { gate: admission, validators, ..judged };
-                let mut local_delay = LocalDelay::default();
-                let result = {
-                    let asking = local_delay.measure(begun_span.around(fetcher.fetch(request)));
-                    let result = within(limits.deadline + GRACE, admission, asking).await;
-                    let result = result.unwrap_or_else(|| Err(no_response(&limits, begun)));
-                    let result = local_delay.attribute(result, limits.deadline);
-                    // The span ends with the request, before its result is judged.
-                    end_span(begun_span, &result);
-                    result
-                };
-                let (_, refusal) = gate.into_parts();
-                match result {
-                    Err(error)
-                        if error.stopped
-                            && let Some((to, why)) = refusal =>
-                    {
-                        break visit.stop_before(fetch, to, why);
-                    }
-                    Err(error) if error.unavailable => visit.unavailable(fetch, error.message),
-                    Err(error) => {
-                        brought.clear_request();
-                        visit.report(fetch, failed_result(error));
-                    }
-                    Ok(mut response) => {
-                        let asked_again = asked_again.filter(|_| validators.is_some());
-                        let mut answer = brought.judge(pipeline, (&response, asked_again), &asked, terms);
-                        answer.unanswered = std::mem::take(&mut response.unanswered);
-                        answer.local_delay = Some(local_delay.average());
-                        let redirects = fetch.redirects();
-                        visit.report(fetch, answer);
-                        brought.add(response, visit.redirects() > redirects);
-                    }
+            Step::Fetch(fetch) => {
+                let input = (terms, earlier.as_ref());
+                let end = fetch_page(pipeline, (&mut visit, fetch), input, link_slot, &mut brought).await;
+                if let Some(end) = end {
+                    break end;
                 }
             }
             Step::Wait(wait) if sits_out(pipeline, &visit, &wait) => {
@@ -191,6 +141,71 @@ async fn drive(
     };
     let report = report(pipeline, end, brought.bytes);
     brought.keep(pipeline, report, (url, terms, earlier)).await
+}
+
+/// Makes one request of a visit and reports its result. Returns the end of the visit if the request may not follow a
+/// redirect.
+async fn fetch_page<'p>(
+    pipeline: &'p Pipeline,
+    (visit, mut fetch): (&mut PipelineVisit<'p>, Fetch<&'p Selector>),
+    (terms, earlier): (&[Term], Option<&CachedPage>),
+    link_slot: &LinkSlot,
+    brought: &mut Brought,
+) -> Option<End> {
+    let Some(AvailableFetcher { fetcher, slots }) = pipeline.fetcher(fetch.fetcher_id()) else {
+        let why = missing_reason(pipeline, fetch.fetcher());
+        visit.unavailable(fetch, why);
+        return None;
+    };
+    // The slot comes last: a follower that held the leader's only slot would wait for it for ever.
+    let _slot = acquire_slot(pipeline, (slots, link_slot), visit, &mut fetch).await?;
+    let mut limits = limits(pipeline, &fetch);
+    limits.deadline = fetcher.deadline(limits.deadline);
+    let begun = Instant::now();
+    let asked = visit.url().clone();
+    let begun_span = fetch.trace().fetch(&asked, fetcher.name());
+    let is_archive = is_archive(pipeline, &fetch);
+    let asked_again = earlier.filter(|_| can_revalidate(pipeline, &fetch));
+    let gate = Gate::new(pipeline, link_slot, PageRequest { visit, fetch: &mut fetch });
+    let admission = (!is_archive).then_some(&gate as &dyn RedirectGate);
+    let validators = asked_again.map(|earlier| &earlier.validators).filter(|known| !known.is_empty());
+    let by = DetectorJudge(&pipeline.detector);
+    let judged = Request { judge: Some(&by), ..Request::new(&asked, &limits) };
+    let request = Request { gate: admission, validators, ..judged };
+    let mut local_delay = LocalDelay::default();
+    let result = {
+        let asking = local_delay.measure(begun_span.around(fetcher.fetch(request)));
+        let result = within(limits.deadline + GRACE, admission, asking).await;
+        let result = result.unwrap_or_else(|| Err(no_response(&limits, begun)));
+        let result = local_delay.attribute(result, limits.deadline);
+        // The span ends with the request, before its result is judged.
+        end_span(begun_span, &result);
+        result
+    };
+    let (_, refusal) = gate.into_parts();
+    match result {
+        Err(error)
+            if error.stopped
+                && let Some((to, why)) = refusal =>
+        {
+            return Some(visit.stop_before(fetch, to, why));
+        }
+        Err(error) if error.unavailable => visit.unavailable(fetch, error.message),
+        Err(error) => {
+            brought.clear_request();
+            visit.report(fetch, failed_result(error));
+        }
+        Ok(mut response) => {
+            let asked_again = asked_again.filter(|_| validators.is_some());
+            let mut answer = brought.judge(pipeline, (&response, asked_again), &asked, terms);
+            answer.unanswered = std::mem::take(&mut response.unanswered);
+            answer.local_delay = Some(local_delay.average());
+            let redirects = fetch.redirects();
+            visit.report(fetch, answer);
+            brought.add(response, visit.redirects() > redirects);
+        }
+    }
+    None
 }
 
 /// What the requests of a visit have brought so far.

@@ -184,16 +184,24 @@ struct LevelInput<'l> {
     scale: f64,
 }
 
+/// What decisions about all URLs are made from.
+#[derive(Clone, Copy)]
+pub(crate) struct ScoreBasis<'w> {
+    pub(crate) evidence: &'w Evidence,
+    pub(crate) priors: &'w Priors,
+    pub(crate) importances: &'w Importances,
+    pub(crate) settings: &'w Settings,
+}
+
 impl<'w> Walk<'w> {
+    #[inline]
     pub(crate) fn new(
-        evidence: &'w Evidence,
-        priors: &'w Priors,
-        importances: &'w Importances,
-        settings: &'w Settings,
+        basis: ScoreBasis<'w>,
         guard: &'w Guard<'w>,
         features: &'w UrlFeatures<'w>,
         now: Timestamp,
     ) -> Self {
+        let ScoreBasis { evidence, priors, importances, settings } = basis;
         let kind = evidence.kind(features);
         let [own, others] = [Level::Own, Level::Site].map(|level| Group::new(level, kind, 0));
         Self {

@@ -5,11 +5,11 @@
 
 use url::Url;
 
-use super::{SelectContext, Selector};
+use super::{DecisionInput, SelectContext, Selector};
 use crate::backoff::LinkState;
 use crate::explain::{self, CandidateView, Counterfactual, Explanation, Steps};
 use crate::score::Settings;
-use crate::score::estimate::{Candidates, HeuristicSources, NoTrace, Walk};
+use crate::score::estimate::{Candidates, HeuristicSources, NoTrace, ScoreBasis, Walk};
 use fetchwise_types::decision::Decision;
 use fetchwise_types::heuristic::url::{UrlError, UrlFeatures, identity};
 
@@ -22,12 +22,15 @@ impl Selector {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
         let mut steps = Steps::new(&self.learned.registry, self.learned.evidence.signals(), features.path_depth);
-        let decision = self.decide(url, &features, context, &mut candidates, &mut steps);
+        let input = DecisionInput { url, features: &features, context };
+        let decision = self.decide(input, &mut candidates, &mut steps);
         let link = LinkState { paused_until: None, ..context.link };
         let awake = SelectContext { link, host_trial: true, ..*context };
         let awake_decision = match decision {
             // The useful answer is the decision that would be made without the pause.
-            Decision::Paused { .. } => self.decide(url, &features, &awake, &mut candidates, &mut steps),
+            Decision::Paused { .. } => {
+                self.decide(DecisionInput { context: &awake, ..input }, &mut candidates, &mut steps)
+            }
             other => other,
         };
         let taken = awake_decision.selected();
@@ -51,9 +54,8 @@ impl Selector {
         let mut candidates = Candidates::new();
         let guard = self.learned.evidence.guard();
         self.enlist(&mut candidates, None, [None; 2], context);
-        let (priors, importances) = (&self.priors, &self.importances);
-        let walk = Walk::new(&self.learned.evidence, priors, importances, &settings, &guard, features, context.now)
-            .with_twins(self.learned.registry.twins());
+        let basis = ScoreBasis { settings: &settings, ..self.basis() };
+        let walk = Walk::new(basis, &guard, features, context.now).with_twins(self.learned.registry.twins());
         let sources = HeuristicSources { url, extractors: &self.extractors, heuristics: context.heuristics };
         walk.run(&mut candidates, sources, context.hint, None, &mut NoTrace);
         let decision = self.choose(url, &candidates, &settings, (0, false), context);

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::evidence::{Breaker, Entry, Guard, Learned, ShownSignals, Weights, day_of};
 use crate::metrics::recorder::MetricsRecorder;
 use crate::policy::{Policy, View};
-use crate::score::estimate::{Candidates, HeuristicSources, Local, LocalKeys, NoTrace, Trace, Walk};
+use crate::score::estimate::{Candidates, HeuristicSources, Local, LocalKeys, NoTrace, ScoreBasis, Trace, Walk};
 use crate::score::general_cache::GeneralCache;
 use crate::score::importance::Importances;
 use crate::score::priors::Priors;
@@ -82,6 +82,14 @@ pub struct SelectContext<'k> {
     /// Heuristics that the caller knows besides the URL, such as `(video_platform, vimeo)`. They count like those that
     /// the URL shows. See [`Heuristic::of_caller`].
     pub heuristics: &'k [Heuristic],
+}
+
+/// A URL to decide about, and what is known of it.
+#[derive(Clone, Copy)]
+struct DecisionInput<'a> {
+    url: &'a Url,
+    features: &'a UrlFeatures<'a>,
+    context: &'a SelectContext<'a>,
 }
 
 /// Settings of [visits](crate::visit::Visit).
@@ -254,9 +262,8 @@ impl Selector {
             for (url, found) in urls.iter().zip(found) {
                 out.push(found.map(|(features, local)| {
                     let (mut candidates, mut seen) = (Candidates::new(), HostRisk::Quiet);
-                    let known = (&guard, local);
-                    let decision =
-                        self.decide_with(url, &features, context, known, &mut candidates, &mut NoTrace, &mut seen);
+                    let input = DecisionInput { url, features: &features, context };
+                    let decision = self.decide_with(input, (&guard, local), &mut candidates, &mut NoTrace, &mut seen);
                     self.recorder.count_decision(&decision);
                     decision
                 }));
@@ -281,7 +288,7 @@ impl Selector {
     pub(crate) fn select_uncounted(&self, url: &Url, context: &SelectContext<'_>) -> Result<Decision, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
-        Ok(self.decide(url, &features, context, &mut candidates, &mut NoTrace))
+        Ok(self.decide(DecisionInput { url, features: &features, context }, &mut candidates, &mut NoTrace))
     }
 
     /// Decides as [`Selector::select`] does, and returns whether anything was ever paused or blocked on the host. If
@@ -294,7 +301,8 @@ impl Selector {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
         let mut seen = HostRisk::Quiet;
-        let decision = self.decide_with_host_risk(url, &features, context, &mut candidates, &mut NoTrace, &mut seen);
+        let input = DecisionInput { url, features: &features, context };
+        let decision = self.decide_with_host_risk(input, &mut candidates, &mut NoTrace, &mut seen);
         Ok((decision, seen))
     }
 
@@ -595,38 +603,31 @@ impl Selector {
 
     fn decide<'s>(
         &'s self,
-        url: &Url,
-        features: &UrlFeatures<'_>,
-        context: &SelectContext<'_>,
+        input: DecisionInput<'_>,
         candidates: &mut Candidates<'s>,
         trace: &mut impl Trace,
     ) -> Decision {
-        self.decide_with_host_risk(url, features, context, candidates, trace, &mut HostRisk::Quiet)
+        self.decide_with_host_risk(input, candidates, trace, &mut HostRisk::Quiet)
     }
 
     #[inline]
     fn decide_with_host_risk<'s>(
         &'s self,
-        url: &Url,
-        features: &UrlFeatures<'_>,
-        context: &SelectContext<'_>,
+        input: DecisionInput<'_>,
         candidates: &mut Candidates<'s>,
         trace: &mut impl Trace,
         seen: &mut HostRisk,
     ) -> Decision {
         let guard = self.learned.evidence.guard();
-        let local = Local::find(&self.learned.evidence, LocalKeys::of(features), &guard);
-        self.decide_with(url, features, context, (&guard, local), candidates, trace, seen)
+        let local = Local::find(&self.learned.evidence, LocalKeys::of(input.features), &guard);
+        self.decide_with(input, (&guard, local), candidates, trace, seen)
     }
 
     /// Decides with the entries of the URL's domain and site.
     #[inline]
-    #[expect(clippy::too_many_arguments, reason = "a decision's inputs, of which each caller has some")]
     fn decide_with<'s>(
         &'s self,
-        url: &Url,
-        features: &UrlFeatures<'_>,
-        context: &SelectContext<'_>,
+        DecisionInput { url, features, context }: DecisionInput<'_>,
         (guard, mut local): (&Guard<'_>, Local<'_>),
         candidates: &mut Candidates<'s>,
         trace: &mut impl Trace,
@@ -651,8 +652,7 @@ impl Selector {
             false => local.shown_signals(day_of(context.now)),
         };
         self.enlist(candidates, domain, signals, context);
-        let (priors, importances) = (&self.priors, &self.importances);
-        let walk = Walk::new(&self.learned.evidence, priors, importances, &self.settings, guard, features, context.now)
+        let walk = Walk::new(self.basis(), guard, features, context.now)
             .with_cache(&self.general)
             .with_twins(self.learned.registry.twins());
         let sources = HeuristicSources { url, extractors: &self.extractors, heuristics: context.heuristics };
@@ -662,9 +662,18 @@ impl Selector {
         }
         // Relaxed: it seeds a hash.
         let domain_attempts = domain.map_or(0, |entry| entry.attempts.load(Ordering::Relaxed));
-        let behind_vendor =
-            context.attempts == 0 && local.host_signals.has_vendor_evidence(candidates, walk.kind, walk.down, priors);
+        let behind_vendor = context.attempts == 0
+            && local.host_signals.has_vendor_evidence(candidates, walk.kind, walk.down, &self.priors);
         self.choose(url, candidates, &self.settings, (domain_attempts, behind_vendor), context)
+    }
+
+    fn basis(&self) -> ScoreBasis<'_> {
+        ScoreBasis {
+            evidence: &self.learned.evidence,
+            priors: &self.priors,
+            importances: &self.importances,
+            settings: &self.settings,
+        }
     }
 
     /// Calls the policy, and labels its choice.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::pauses::BreakerTrial;
-use super::{SelectContext, Selector};
+use super::{DecisionInput, SelectContext, Selector};
 use crate::backoff::{BackoffSettings, FetchEnd, LinkState, MAX_RISK_LEVEL, retry_after};
 use crate::score::Scored;
 use crate::score::estimate::{Candidates, NoTrace, Step, Trace};
@@ -384,7 +384,8 @@ impl Trace for EachStep {
 /// Returns the numbers of each candidate: general success, success, block, index, confidence, sample.
 fn numbers(selector: &Selector, url: &Url, context: &SelectContext<'_>, trace: &mut impl Trace) -> Vec<[f64; 6]> {
     let mut candidates = Candidates::new();
-    selector.decide(url, &UrlFeatures::extract(url).unwrap(), context, &mut candidates, trace);
+    let features = UrlFeatures::extract(url).unwrap();
+    selector.decide(DecisionInput { url, features: &features, context }, &mut candidates, trace);
     let of = |c: &Scored<'_>| [c.general_success, c.success, c.block, c.index, c.confidence(), c.sample_size()];
     candidates.iter().map(of).collect()
 }

@@ -16,6 +16,7 @@ use napi_derive::napi;
 use crate::convert;
 use crate::errors::Failure;
 use crate::journal::{Journal, JournalOptions, Shared};
+use fetchwise_bindings_core::candidates;
 use fetchwise_bindings_core::config;
 use fetchwise_bindings_core::journal_sink::JournalSink;
 
@@ -52,18 +53,11 @@ impl Core {
 
     /// Returns the candidates with these names.
     pub fn set(&self, names: &[String]) -> std::result::Result<FetcherSet, Failure> {
-        let mut set = FetcherSet::EMPTY;
-        for name in names {
-            set.insert(self.candidate(name)?);
-        }
-        Ok(set)
+        candidates::candidates(&self.kept, names).map_err(Failure::config)
     }
 
     pub fn candidate(&self, name: &str) -> std::result::Result<FetcherId, Failure> {
-        self.kept.fetcher_id(name).filter(|id| self.kept.is_candidate(*id)).ok_or_else(|| {
-            let known: Vec<&str> = self.kept.candidates().map(|(_, spec)| &*spec.name).collect();
-            Failure::config(format_args!("unknown fetcher {name:?}: expected one of {}", known.join(", ")))
-        })
+        candidates::candidate(&self.kept, name).map_err(Failure::config)
     }
 }
 

@@ -25,7 +25,9 @@ use crate::explain::Explanation;
 use crate::journal::{Journal, Shared};
 use crate::thread_pool::{Work, promise};
 use crate::visit::Visit;
+use fetchwise_bindings_core::candidates::all_but;
 use fetchwise_bindings_core::select_many::select_many;
+use fetchwise_bindings_core::visit::VisitSettings;
 
 type Result<T> = std::result::Result<T, napi::Error<Code>>;
 
@@ -248,18 +250,16 @@ impl Selector {
         self.core.check()?;
         let url = convert::url(&url)?;
         let VisitOptions { fetchers, prefer, link, heuristics } = options.unwrap_or_default();
-        let mut without = FetcherSet::EMPTY;
-        if let Some(names) = fetchers {
-            let had = self.core.set(&names)?;
-            for (id, _) in self.core.kept.candidates().filter(|(id, _)| !had.contains(*id)) {
-                without.insert(id);
-            }
-        }
+        let without = match fetchers {
+            Some(names) => all_but(&self.core.kept, &names).map_err(Failure::config)?,
+            None => FetcherSet::EMPTY,
+        };
         if let Some(name) = &prefer {
             self.core.candidate(name)?;
         }
         let known = convert::known(env, heuristics.as_ref())?;
-        Ok(Visit::begin(Handle(Arc::clone(&self.core)), url, (prefer.as_deref(), link.as_deref()), without, known)?)
+        let settings = VisitSettings { prefer: prefer.as_deref(), link: link.as_deref(), without, known };
+        Ok(Visit::begin(Handle(Arc::clone(&self.core)), url, settings)?)
     }
 
     /// Returns the exact decayed weights of one heuristic and fetcher, over pages or, with `files`, over files.

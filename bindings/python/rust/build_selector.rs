@@ -21,6 +21,7 @@ use pyo3::types::PyString;
 use crate::decision::{self, Decision};
 use crate::errors;
 use crate::journal::{Journal, Shared};
+use fetchwise_bindings_core::candidates;
 use fetchwise_bindings_core::config;
 use fetchwise_bindings_core::journal_sink::JournalSink;
 
@@ -96,18 +97,11 @@ impl Core {
 
     /// Returns the candidates with these names.
     pub(crate) fn set(&self, names: &[String]) -> PyResult<FetcherSet> {
-        let mut set = FetcherSet::EMPTY;
-        for name in names {
-            set.insert(self.candidate(name)?);
-        }
-        Ok(set)
+        candidates::candidates(&self.kept, names).map_err(errors::config)
     }
 
     pub(crate) fn candidate(&self, name: &str) -> PyResult<FetcherId> {
-        self.kept.fetcher_id(name).filter(|id| self.kept.is_candidate(*id)).ok_or_else(|| {
-            let known: Vec<&str> = self.kept.candidates().map(|(_, spec)| &*spec.name).collect();
-            errors::config(format!("unknown fetcher {name:?}: expected one of {}", known.join(", ")))
-        })
+        candidates::candidate(&self.kept, name).map_err(errors::config)
     }
 }
 

@@ -23,7 +23,9 @@ use crate::explain::Explanation;
 use crate::journal::Journal;
 use crate::visit::Visit;
 use crate::{convert, errors};
+use fetchwise_bindings_core::candidates::all_but;
 use fetchwise_bindings_core::select_many::select_many;
+use fetchwise_bindings_core::visit::VisitSettings;
 
 /// Learns which fetcher works for which URL. All threads can share it.
 ///
@@ -192,17 +194,15 @@ impl Selector {
     ) -> PyResult<Visit> {
         self.core.check()?;
         let url = convert::url(url)?;
-        let mut without = FetcherSet::EMPTY;
-        if let Some(names) = fetchers {
-            let had = self.core.set(&names)?;
-            for (id, _) in self.core.kept.candidates().filter(|(id, _)| !had.contains(*id)) {
-                without.insert(id);
-            }
-        }
+        let without = match fetchers {
+            Some(names) => all_but(&self.core.kept, &names).map_err(errors::config)?,
+            None => FetcherSet::EMPTY,
+        };
         if let Some(name) = prefer {
             self.core.candidate(name)?;
         }
-        Visit::new(Handle(Arc::clone(&self.core)), url, (prefer, link), without, convert::known(heuristics)?)
+        let settings = VisitSettings { prefer, link, without, known: convert::known(heuristics)? };
+        Visit::new(Handle(Arc::clone(&self.core)), url, settings)
     }
 
     /// Drives a visit of `url` with coroutine functions: `async with selector.fetch(url, fetchers) as visited`. See

@@ -1,15 +1,10 @@
 //! Visits: the library's state machine, stepped from Python.
 //! Must not know: how anything is decided.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
-
 use fetchwise::fetch_result::FetchResult as CoreFetchResult;
-use fetchwise::heuristic::Heuristic;
-use fetchwise::registry::FetcherSet;
 use fetchwise::time::Timestamp;
-use fetchwise::visit::{End as CoreEnd, Fetch, Step as CoreStep, Visit as CoreVisit, VisitOutcome, Wait};
+use fetchwise::visit::{End as CoreEnd, Wait};
+use fetchwise_bindings_core::visit::{Asked, EndDetails, HeldStep, SteppedVisit, VisitSettings};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use url::Url;
@@ -21,8 +16,6 @@ use crate::decision::Decision;
 use crate::detector::{FetchResult, Verdict};
 use crate::{convert as given, errors};
 
-static NUMBER: AtomicU64 = AtomicU64::new(0);
-
 /// The visit of one URL, from the decision to the last recorded attempt, including retries, other fetchers, pauses and
 /// paces.
 ///
@@ -30,41 +23,13 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 /// its `with`, releases everything that it holds, so cancelling is always safe.
 #[pyclass(frozen, module = "fetchwise", name = "Visit")]
 pub(crate) struct Visit {
-    kept: Mutex<Option<CoreVisit<Handle, Url>>>,
+    kept: SteppedVisit<Handle>,
     core: Handle,
-    number: u64,
-    end: OnceLock<CoreEnd>,
-    /// The contents of the last step: a traceback may keep the step alive long after the visit was abandoned.
-    out: Mutex<Slot>,
 }
 
 impl Visit {
-    pub(crate) fn new(
-        core: Handle,
-        url: Url,
-        (prefer, link): (Option<&str>, Option<&str>),
-        without: FetcherSet,
-        known: Vec<Heuristic>,
-    ) -> PyResult<Self> {
-        let visit = CoreVisit::new(core.clone(), url).and_then(|visit| {
-            let visit = visit.without(without).with_heuristics(known);
-            let visit = match link {
-                Some(link) => visit.link_id(link),
-                None => visit,
-            };
-            match prefer {
-                Some(name) => visit.prefer(name),
-                None => Ok(visit),
-            }
-        });
-        let visit = visit.map_err(errors::config)?;
-        // Relaxed: each number only has to be unique.
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { kept: Mutex::new(Some(visit)), core, number, end: OnceLock::new(), out: Mutex::default() })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<CoreVisit<Handle, Url>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn new(core: Handle, url: Url, settings: VisitSettings<'_>) -> PyResult<Self> {
+        Ok(Self { kept: SteppedVisit::begin(core.clone(), url, settings).map_err(errors::config)?, core })
     }
 }
 
@@ -89,21 +54,7 @@ impl Visit {
     /// the next call.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Py<Step>>> {
         self.core.0.check()?;
-        let mut kept = self.lock();
-        let Some(visit) = kept.as_mut() else { return Ok(None) };
-        let step = match visit.next() {
-            CoreStep::Fetch(fetch) => Some(FetchStep::begin(py, &self.core, self.number, visit, fetch)?),
-            CoreStep::Wait(wait) => Some(WaitStep::begin(py, self.number, visit, wait)?),
-            CoreStep::End(end) => {
-                let _ = self.end.set(end);
-                *kept = None;
-                None
-            }
-        };
-        if let Some(step) = &step {
-            *self.out.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&step.get().held);
-        }
-        Ok(step)
+        self.kept.next().map(|(held, asked)| Step::object(py, &self.core, held, asked)).transpose()
     }
 
     /// Reports the result of a fetch: a `FetchResult`, a `Verdict`, an `ErrorKind` or `"content"`, or the exception
@@ -112,48 +63,28 @@ impl Visit {
     #[pyo3(signature = (step, outcome, *, duration=None))]
     fn report(&self, step: &Step, outcome: &Bound<'_, PyAny>, duration: Option<f64>) -> PyResult<()> {
         self.core.0.check()?;
-        if step.visit != self.number {
-            return Err(errors::misuse("this step belongs to another visit"));
-        }
+        self.kept.check(&step.held).map_err(errors::misuse)?;
         let mut answer = answer(outcome)?;
         if let Some(seconds) = duration {
             answer.duration = Some(given::span("duration", seconds)?);
         }
-        let mut kept = self.lock();
-        let Some(visit) = kept.as_mut() else { return Err(errors::misuse("the visit has ended")) };
-        let held = take(&step.held);
-        match held {
-            Some(Held::Fetch(fetch)) => visit.report(*fetch, answer),
-            Some(wait) => {
-                *step.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait);
-                return Err(errors::misuse("cannot report a step that waits"));
-            }
-            None => return Err(errors::misuse("this step was already reported or waited for")),
-        }
-        Ok(())
+        self.kept.report(&step.held, answer).map_err(errors::misuse)
     }
 
     /// Declines to wait for `step`. The visit ends with its last failure, or as paused until then.
     fn give_up(&self, step: &Step) -> PyResult<()> {
-        let wait = step.take_wait()?;
-        let mut kept = self.lock();
-        if let Some(visit) = kept.as_mut() {
-            let _ = self.end.set(visit.give_up(&wait));
-            *kept = None;
-        }
-        Ok(())
+        self.kept.give_up(&step.held).map_err(errors::misuse)
     }
 
     /// Releases everything that the visit and its last step hold. It returns no further steps; recorded attempts stay.
     fn close(&self) {
-        take(&self.out.lock().unwrap_or_else(PoisonError::into_inner));
-        *self.lock() = None;
+        self.kept.close();
     }
 
     /// The end of the visit, once `next()` has returned None.
     #[getter]
     fn end(&self, py: Python<'_>) -> Option<End> {
-        let end = self.end.get()?;
+        let end = self.kept.end()?;
         let fetcher = end.fetcher.map(|id| self.core.0.name(py, id));
         Some(End { kept: end.clone(), fetcher })
     }
@@ -161,16 +92,13 @@ impl Visit {
     /// The address to request: the URL, or the target of a redirect that was written in HTML.
     #[getter]
     fn url(&self) -> Option<String> {
-        self.lock().as_ref().map(|visit| visit.url().as_str().to_owned())
+        self.kept.url()
     }
 
     /// The number of attempts that the visit has recorded.
     #[getter]
     fn requests(&self) -> u32 {
-        match self.end.get() {
-            Some(end) => end.requests,
-            None => self.lock().as_ref().map_or(0, CoreVisit::requests),
-        }
+        self.kept.requests()
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -183,24 +111,11 @@ impl Visit {
     }
 
     fn __repr__(&self) -> String {
-        match (self.end.get(), self.url()) {
+        match (self.kept.end(), self.url()) {
             (Some(end), _) => format!("<Visit, {}>", end.how.name()),
             (None, url) => format!("<Visit of {}>", url.as_deref().unwrap_or("nothing any more")),
         }
     }
-}
-
-/// The contents of a step, shared with its visit.
-type Slot = Arc<Mutex<Option<Held>>>;
-
-fn take(slot: &Slot) -> Option<Held> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
-}
-
-enum Held {
-    // Boxed: it is ten times as large as the other variant.
-    Fetch(Box<Fetch<Handle>>),
-    Wait(Wait),
 }
 
 /// The next step of a visit: a `FetchStep` or, when `wait` is true, a `WaitStep`. A step that is dropped without a
@@ -212,24 +127,31 @@ enum Held {
 /// True
 #[pyclass(frozen, subclass, module = "fetchwise", name = "Step")]
 pub(crate) struct Step {
-    visit: u64,
-    url: String,
+    held: HeldStep<Handle>,
     is_wait: bool,
-    held: Slot,
 }
 
 impl Step {
-    fn take_wait(&self) -> PyResult<Wait> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        match held.take() {
-            Some(Held::Wait(wait)) => Ok(wait),
-            // A mistake by the caller must not cost the request.
-            Some(fetch) => {
-                *held = Some(fetch);
-                Err(errors::misuse("this step does not wait: it is a request"))
+    /// Returns the object of a step: a `FetchStep` or a `WaitStep`.
+    fn object(py: Python<'_>, core: &Handle, held: HeldStep<Handle>, asked: Asked) -> PyResult<Py<Self>> {
+        let base = |is_wait| PyClassInitializer::from(Self { held, is_wait });
+        let step = match asked {
+            Asked::Request { fetcher, deadline, is_probe, max_redirects, decision } => {
+                let fetcher = core.0.name(py, fetcher);
+                let decision = core.0.decision(py, decision, None)?;
+                let request =
+                    FetchStep { fetcher, deadline: deadline.as_secs_f64(), is_probe, max_redirects, decision };
+                Bound::new(py, base(false).add_subclass(request))?.into_super()
             }
-            None => Err(errors::misuse("this step was already reported or waited for")),
-        }
+            Asked::Wait { until, reason } => {
+                Bound::new(py, base(true).add_subclass(WaitStep { until, reason }))?.into_super()
+            }
+        };
+        Ok(step.unbind())
+    }
+
+    fn take_wait(&self) -> PyResult<Wait> {
+        self.held.take_wait().map_err(errors::misuse)
     }
 }
 
@@ -244,7 +166,7 @@ impl Step {
     /// The address to request.
     #[getter]
     fn url(&self) -> &str {
-        &self.url
+        self.held.url()
     }
 }
 
@@ -258,32 +180,11 @@ impl Step {
 #[pyclass(frozen, extends = Step, module = "fetchwise", name = "FetchStep")]
 pub(crate) struct FetchStep {
     fetcher: Py<PyString>,
-    deadline: Duration,
+    /// Seconds.
+    deadline: f64,
     is_probe: bool,
     max_redirects: u32,
     decision: Py<Decision>,
-}
-
-impl FetchStep {
-    fn begin(
-        py: Python<'_>,
-        core: &Handle,
-        number: u64,
-        visit: &CoreVisit<Handle, Url>,
-        fetch: Fetch<Handle>,
-    ) -> PyResult<Py<Step>> {
-        let decided = fetchwise::decision::Decision::Selected(*fetch.decision());
-        let request = Self {
-            fetcher: core.0.name(py, fetch.fetcher_id()),
-            deadline: fetch.deadline(),
-            is_probe: fetch.is_probe(),
-            max_redirects: fetch.max_redirects(),
-            decision: core.0.decision(py, decided, None)?,
-        };
-        let held = Arc::new(Mutex::new(Some(Held::Fetch(Box::new(fetch)))));
-        let base = Step { visit: number, url: visit.url().as_str().to_owned(), is_wait: false, held };
-        Ok(Bound::new(py, PyClassInitializer::from(base).add_subclass(request))?.into_super().unbind())
-    }
 }
 
 #[pymethods]
@@ -303,7 +204,7 @@ impl FetchStep {
     /// Seconds for the whole request.
     #[getter]
     fn deadline(&self) -> f64 {
-        self.deadline.as_secs_f64()
+        self.deadline
     }
 
     /// Whether the request is a probe: short, because a longer request can follow.
@@ -326,7 +227,7 @@ impl FetchStep {
 
     fn __repr__(slf: PyRef<'_, Self>) -> String {
         let fetcher = slf.fetcher.to_str(slf.py()).unwrap_or("?").to_owned();
-        format!("<FetchStep {fetcher} {}>", slf.as_super().url)
+        format!("<FetchStep {fetcher} {}>", slf.as_super().held.url())
     }
 }
 
@@ -343,15 +244,6 @@ impl FetchStep {
 pub(crate) struct WaitStep {
     until: Timestamp,
     reason: String,
-}
-
-impl WaitStep {
-    fn begin(py: Python<'_>, number: u64, visit: &CoreVisit<Handle, Url>, wait: Wait) -> PyResult<Py<Step>> {
-        let this = Self { until: wait.until(), reason: wait.reason().to_string() };
-        let held = Arc::new(Mutex::new(Some(Held::Wait(wait))));
-        let base = Step { visit: number, url: visit.url().as_str().to_owned(), is_wait: true, held };
-        Ok(Bound::new(py, PyClassInitializer::from(base).add_subclass(this))?.into_super().unbind())
-    }
 }
 
 #[pymethods]
@@ -440,19 +332,13 @@ impl End {
     /// The reason of the failure, as the name of an `ErrorKind`; None unless it failed.
     #[getter]
     fn error_type(&self) -> Option<&str> {
-        match &self.kept.how {
-            VisitOutcome::Failed(error) => Some(error.name()),
-            _ => None,
-        }
+        EndDetails::of(&self.kept).error_type
     }
 
     /// The vendor that no fetcher gets past; None unless that is the reason.
     #[getter]
     fn vendor(&self) -> Option<&str> {
-        match &self.kept.how {
-            VisitOutcome::NoViableFetcher { vendor } => Some(vendor),
-            _ => None,
-        }
+        EndDetails::of(&self.kept).vendor
     }
 
     /// The fetcher that delivered, or that made the last attempt.
@@ -494,19 +380,13 @@ impl End {
     /// The end of the pause, in seconds since 1970; None when there is no pause.
     #[getter]
     fn paused_until(&self) -> Option<f64> {
-        match &self.kept.how {
-            VisitOutcome::Paused { until, .. } => Some(given::date_seconds(*until)),
-            _ => self.kept.paused_until.map(given::date_seconds),
-        }
+        EndDetails::of(&self.kept).paused_until.map(given::date_seconds)
     }
 
     /// The paused object: `"link"`, `"host"` or `"pace"`; None unless the visit ended as paused.
     #[getter]
     fn paused(&self) -> Option<String> {
-        match &self.kept.how {
-            VisitOutcome::Paused { whom, .. } => Some(whom.to_string()),
-            _ => None,
-        }
+        EndDetails::of(&self.kept).paused
     }
 
     /// An explanation for people; empty when content was delivered.

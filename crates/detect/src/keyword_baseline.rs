@@ -21,7 +21,7 @@ const FRAMEWORKS: [(&str, [&str; 2]); 3] = [
 
 /// Classifies a page by keywords.
 pub(super) fn inspect(page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
-    scratch.title.clear();
+    scratch.read.title.clear();
     let body = page.body;
     let contains = |needle: &str| memchr::memmem::find(body, needle.as_bytes()).is_some();
     let chars = stripped_len(body);

@@ -297,24 +297,24 @@ impl Detector {
     /// Reads one response. Time is linear in the bytes read. Ordinary pages need no allocation once `scratch` has
     /// grown.
     pub fn inspect(&self, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
-        self.inspect_with(&self.table.load(), page, scratch, false)
+        match self.mode {
+            DetectorMode::Rules => {
+                classify::inspect(&self.context, &self.table.load(), page, scratch, |judged| judged.verdict)
+            }
+            DetectorMode::Keywords => keyword_baseline::inspect(page, scratch),
+        }
     }
 
     /// Like [`Detector::inspect`], with all evidence and its position, whether it counted or not.
     pub fn explain(&self, page: &Page<'_>, scratch: &mut Scratch) -> Explanation {
-        let table = self.table.load();
-        let verdict = self.inspect_with(&table, page, scratch, true);
-        let (matches, cues) = match self.mode {
-            DetectorMode::Rules => (classify::matches(&table, page, scratch), scratch.weighing.explained(&table)),
-            DetectorMode::Keywords => (Vec::new(), None),
-        };
-        Explanation { verdict, matches, cues }
-    }
-
-    fn inspect_with(&self, table: &RuleTable, page: &Page<'_>, scratch: &mut Scratch, explain: bool) -> Verdict {
         match self.mode {
-            DetectorMode::Rules => classify::inspect(&self.context, table, page, scratch, explain),
-            DetectorMode::Keywords => keyword_baseline::inspect(page, scratch),
+            DetectorMode::Rules => {
+                classify::inspect(&self.context, &self.table.load(), page, scratch, |judged| judged.explained())
+            }
+            DetectorMode::Keywords => {
+                let verdict = keyword_baseline::inspect(page, scratch);
+                Explanation { verdict, matches: Vec::new(), cues: None }
+            }
         }
     }
 }

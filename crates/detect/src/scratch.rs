@@ -1,6 +1,8 @@
-//! The memory that reading works in, and the evidence found in one page.
+//! The memory that reading works in, in one group for each stage that fills it.
 //!
 //! Invariants: nothing is carried from one page to the next, except what [`Scratch::title`] returns.
+//!
+//! Must not know: the order of the stages.
 
 use arrayvec::ArrayVec;
 
@@ -15,18 +17,30 @@ use crate::simhash;
 /// what [`Scratch::title`] returns.
 #[derive(Debug, Default)]
 pub struct Scratch {
+    pub(crate) bytes: PageBytes,
+    pub(crate) read: PageReading,
+    pub(crate) found: CollectedEvidence,
+    /// The touched rules that hold on the page: all parts were found, and all conditions are met.
+    pub(crate) held: Vec<u16>,
+    pub(crate) weighing: CueTally,
+    pub(crate) work: WorkBuffers,
+}
+
+/// The bytes of a page.
+#[derive(Debug, Default)]
+pub(crate) struct PageBytes {
     /// The body in lower case.
     pub(crate) lower: Vec<u8>,
     /// The decoded body, if it is in UTF-16.
     pub(crate) decoded: Vec<u8>,
+}
+
+/// What was read in a page.
+#[derive(Debug, Default)]
+pub(crate) struct PageReading {
     pub(crate) facts: PageFacts,
-    pub(crate) found: CollectedEvidence,
-    pub(crate) hits: Vec<PatternHit>,
-    pub(crate) buffer: HitBuffer,
-    pub(crate) offsets: Vec<u32>,
-    pub(crate) kept: Vec<u8>,
     pub(crate) folded: String,
-    /// See [`Verdict::text_hash`].
+    /// See [`Verdict::text_hash`](crate::Verdict::text_hash).
     pub(crate) text_hash: u64,
     pub(crate) title: String,
     /// The title, folded as titles and sentences are compared.
@@ -37,32 +51,48 @@ pub struct Scratch {
     pub(crate) all_meanings: Meanings,
     /// Where the first words of a page's frame begin in the first line of the folded text. More belong to no content.
     pub(crate) frame_words: ArrayVec<u32, 32>,
-    pub(crate) weighing: CueTally,
+}
+
+/// Memory of single searches. Nothing in it outlives a function.
+#[derive(Debug, Default)]
+pub(crate) struct WorkBuffers {
+    pub(crate) hits: Vec<PatternHit>,
+    pub(crate) buffer: HitBuffer,
+    pub(crate) offsets: Vec<u32>,
+    pub(crate) kept: Vec<u8>,
 }
 
 impl Scratch {
     /// Forgets the last page, before one is read with this number of rules.
     pub(crate) fn forget(&mut self, rules: usize) {
+        let read = &mut self.read;
+        read.title.clear();
+        read.folded_title.clear();
+        read.folded.clear();
+        read.text_hash = 0;
+        (read.meanings, read.all_meanings) = (0, 0);
+        read.frame_words.clear();
         self.found.clear(rules);
-        self.title.clear();
-        self.folded_title.clear();
-        self.folded.clear();
-        self.text_hash = 0;
-        (self.meanings, self.all_meanings) = (0, 0);
-        self.frame_words.clear();
+        self.held.clear();
         self.weighing.clear();
     }
 
     /// Returns the SimHash of the last page, if it is HTML with little text.
     pub(crate) fn simhash(&self) -> Option<u64> {
         // The hash is 0 where there is no text, or much of it.
-        let visible = self.folded.split('\n').next().filter(|_| self.text_hash != 0)?;
-        Some(simhash::simhash(visible))
+        (self.read.text_hash != 0).then(|| simhash::simhash(self.read.visible_text()))
     }
 
     /// Returns the title of the last page, entities decoded, at most 1024 bytes. Empty if it has none.
     pub fn title(&self) -> &str {
-        &self.title
+        &self.read.title
+    }
+}
+
+impl PageReading {
+    /// Returns the visible text of a page with little text, which is the first line of the folded text.
+    pub(crate) fn visible_text(&self) -> &str {
+        self.folded.split('\n').next().unwrap_or_default()
     }
 }
 
@@ -73,9 +103,9 @@ pub(crate) struct CollectedEvidence {
     pub(crate) bits: Vec<u8>,
     /// Rules with at least one part found, in the order of discovery.
     pub(crate) touched: Vec<u16>,
-    /// The touched rules that hold on this page: all parts were found, and all conditions are met.
-    pub(crate) held: Vec<u16>,
     pub(crate) pieces: Vec<EvidencePiece>,
+    /// A rule knows the target of a refresh or redirect as a challenge or a waiting room.
+    pub(crate) to_challenge: bool,
 }
 
 /// One piece of evidence.
@@ -106,8 +136,8 @@ impl CollectedEvidence {
             }
         }
         self.bits.resize(rules, 0);
-        self.held.clear();
         self.pieces.clear();
+        self.to_challenge = false;
     }
 
     pub(crate) fn add(&mut self, rule: u16, bit: u8, place: PagePart, at: MatchPosition) {

@@ -6,7 +6,7 @@
 //! Must not know: what the sentences mean, except that they belong to the frame of a page.
 
 use crate::cues::{count_chars, sentence_end};
-use crate::scratch::Scratch;
+use crate::scratch::PageReading;
 
 /// Minimum characters of a sentence; a Chinese character counts as two and a half.
 const SENTENCE_CHARS: u32 = 15;
@@ -23,39 +23,39 @@ const FILLED_CHARS: u32 = 30;
 const LISTING_CHARS: u32 = 100;
 const LISTING_LINKS: u32 = 6;
 
-/// Returns whether the short text of a page says something. Must run after the text was folded.
-pub(crate) fn is_content(scratch: &Scratch) -> bool {
-    let facts = &scratch.facts;
+/// Returns whether the short text of a page says something.
+pub(crate) fn is_content(read: &PageReading) -> bool {
+    let facts = &read.facts;
     if facts.furnished && facts.links >= LISTING_LINKS && facts.visible.chars >= LISTING_CHARS && facts.mounts == 0 {
         return true;
     }
     // A browser shows no more than the bytes do, where nothing runs and nothing is loaded.
     let is_all = facts.scripts == 0 && facts.frames == 0 && facts.components == 0 && facts.refresh.is_none();
     // Scripts without an element to fill only decorate what is there.
-    let says = || facts.visible.chars >= FILLED_CHARS || sentence_chars(scratch) >= SENTENCE_CHARS;
+    let says = || facts.visible.chars >= FILLED_CHARS || sentence_chars(read) >= SENTENCE_CHARS;
     let is_filled = facts.mounts == 0 && facts.components == 0 && says();
-    let is_own = scratch.frame_words.is_empty() && facts.links <= 1;
+    let is_own = read.frame_words.is_empty() && facts.links <= 1;
     if is_own && facts.visible.chars > 0 && (is_all || is_filled) {
         return true;
     }
-    sentence_chars(scratch) >= CONTENT_SENTENCES
+    sentence_chars(read) >= CONTENT_SENTENCES
 }
 
 /// Returns whether a page that carries an application's scripts, but no element for them to fill, says something: a
 /// sentence, or a form with its labels. Next to the marks of a framework, a short sentence may be its own.
-pub(crate) fn says_something(scratch: &Scratch, is_framework: bool) -> bool {
-    let has_form = scratch.facts.inputs > 0 && scratch.facts.visible.chars > 0;
+pub(crate) fn says_something(read: &PageReading, is_framework: bool) -> bool {
+    let has_form = read.facts.inputs > 0 && read.facts.visible.chars > 0;
     let least = if is_framework { CONTENT_SENTENCES } else { SENTENCE_CHARS };
-    has_form && scratch.frame_words.is_empty() || sentence_chars(scratch) >= least
+    has_form && read.frame_words.is_empty() || sentence_chars(read) >= least
 }
 
 /// Returns the characters of the sentences that belong to no frame.
-fn sentence_chars(scratch: &Scratch) -> u32 {
-    let text = scratch.folded.split('\n').next().unwrap_or_default();
+fn sentence_chars(read: &PageReading) -> u32 {
+    let text = read.visible_text();
     let (mut at, end, mut chars) = (0, text.len() as u32, 0);
     while at < end {
         let next = sentence_end(text, at, end);
-        let is_framing = scratch.frame_words.iter().any(|word| (at..next).contains(&(*word + 1)));
+        let is_framing = read.frame_words.iter().any(|word| (at..next).contains(&(*word + 1)));
         let sentence = text.get(at as usize..next as usize).unwrap_or_default();
         if !is_framing && is_sentence(sentence) {
             chars += count_chars(text, at, next);

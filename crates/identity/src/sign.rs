@@ -254,8 +254,8 @@ impl Signer {
             }
         };
         let form = self.form_for(request.url);
-        let times = Times { created, expires };
-        signed(&entry.key, &self.agent, request, self.coverage, form, times, &nonce)
+        let params = SignatureParams { coverage: self.coverage, form, created, expires, nonce: &nonce };
+        signed(&entry.key, &self.agent, request, params)
     }
 
     /// Returns whether requests to `url` are signed.
@@ -358,11 +358,14 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// When a signature is valid.
+/// How a request is signed, and when the signature is valid.
 #[derive(Clone, Copy)]
-struct Times {
+struct SignatureParams<'a> {
+    coverage: Coverage,
+    form: Form,
     created: UnixSeconds,
     expires: UnixSeconds,
+    nonce: &'a str,
 }
 
 /// Signs a request with a key.
@@ -370,11 +373,9 @@ fn signed(
     key: &SigningKey,
     agent: &Agent,
     request: &ToSign<'_>,
-    coverage: Coverage,
-    form: Form,
-    times: Times,
-    nonce: &str,
+    params: SignatureParams<'_>,
 ) -> Result<SignedHeaders, NotSigned> {
+    let SignatureParams { coverage, form, created, expires, nonce } = params;
     let label = request.wanted.map_or(LABEL, |wanted| &wanted.label);
     let agent_value = match form {
         Form::Dictionary => format!("{label}=\"{}\"", agent.directory_url()),
@@ -400,10 +401,8 @@ fn signed(
     let components = components(request, coverage, form, label);
     let listed: Vec<String> = components.iter().map(Component::to_string).collect();
     let params = format!(
-        "({});created={};expires={};keyid=\"{}\";alg=\"ed25519\";nonce=\"{nonce}\";tag=\"web-bot-auth\"",
+        "({});created={created};expires={expires};keyid=\"{}\";alg=\"ed25519\";nonce=\"{nonce}\";tag=\"web-bot-auth\"",
         listed.join(" "),
-        times.created,
-        times.expires,
         key.kid(),
         nonce = escaped(nonce),
     );
@@ -448,14 +447,15 @@ mod tests {
     const PARAMS: &str = ";created=1767225600;expires=4102444800;keyid=\"poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U\";\
         alg=\"ed25519\";nonce=\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0+Pw==\";\
         tag=\"web-bot-auth\"";
-    const TIMES: Times = Times { created: 1_767_225_600, expires: 4_102_444_800 };
 
     fn vector(url: &str, header: Option<(&str, &str)>, form: Form) -> SignedHeaders {
         let nonce = STANDARD.encode(std::array::from_fn::<u8, 64, _>(|n| n as u8));
         let (key, agent) = (SigningKey::of_vectors(), Agent::parse("https://bot.example").unwrap());
         let url: Url = url.parse().unwrap();
         let request = ToSign { header, ..ToSign::get(&url) };
-        signed(&key, &agent, &request, Coverage::Request, form, TIMES, &nonce).unwrap()
+        let (created, expires) = (1_767_225_600, 4_102_444_800);
+        let params = SignatureParams { coverage: Coverage::Request, form, created, expires, nonce: &nonce };
+        signed(&key, &agent, &request, params).unwrap()
     }
 
     #[test]

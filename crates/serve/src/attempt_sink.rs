@@ -96,15 +96,17 @@ impl AttemptStore {
         unavailable: Arc<UnavailableFetchers>,
         specs: Vec<FetcherSpec>,
         clock: Arc<Clock>,
-        seed: u64,
     ) -> Self {
+        let mut seed = [0; 8];
+        // Without randomness the set of ids still works, but its seed is not secret.
+        let _ = getrandom::fill(&mut seed);
         Self {
             journal,
             dir,
             unavailable,
             clock,
             counts: Mutex::new(AttemptCounts {
-                ids: AttemptIdSet::new(seed),
+                ids: AttemptIdSet::new(u64::from_ne_bytes(seed)),
                 figures: blank(&specs),
                 series: Series::default(),
                 cutoff: None,

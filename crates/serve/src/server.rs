@@ -105,9 +105,6 @@ impl Server {
             followed,
         } = parts;
         let unavailable = Arc::new(UnavailableFetchers::new(&selector, unavailable));
-        let mut seed = [0; 8];
-        // Without randomness the set of ids still works, but its seed is not secret.
-        let _ = getrandom::fill(&mut seed);
         let dir = followed.as_ref().map_or_else(|| journal.dir(), Follower::dir).to_owned();
         let attempts = AttemptStore::new(
             journal,
@@ -115,7 +112,6 @@ impl Server {
             Arc::clone(&unavailable),
             with_candidates(registered, &selector),
             Arc::clone(selector.clock()),
-            u64::from_ne_bytes(seed),
         );
         let attempts = Arc::new(attempts);
         selector.set_sink(observe(match &guard {
@@ -124,9 +120,8 @@ impl Server {
         }));
         let auth = Auth::new(tokens, &options);
         let detectors = (detector, classifier);
-        let shown = followed.as_ref().map(|_| Arc::new(FollowedLog::default()));
-        let limits = (options, auth);
-        let state = State::new(Arc::new(selector), attempts, unavailable, detectors, guard, shown, limits);
+        let state = State::new(Arc::new(selector), attempts, unavailable, detectors, (options, auth));
+        let state = state.watched_by(guard).showing(followed.as_ref().map(|_| Arc::new(FollowedLog::default())));
         let end = match &followed {
             Some(follower) => follower.next_seq(),
             None => state.attempts.end()?,

@@ -76,8 +76,6 @@ impl State {
         attempts: Arc<AttemptStore>,
         unavailable: Arc<UnavailableFetchers>,
         (detector, classifier): (Arc<Detector>, Arc<Detector>),
-        guard: Option<Arc<Guard>>,
-        followed: Option<Arc<FollowedLog>>,
         (options, auth): (Options, Auth),
     ) -> Self {
         let visits = Visits::new(&options, auth.needs_token());
@@ -90,8 +88,8 @@ impl State {
             unavailable,
             detector,
             classifier,
-            guard,
-            followed,
+            guard: None,
+            followed: None,
             fleet: OnceLock::new(),
             crawl: OnceLock::new(),
             signer: OnceLock::new(),
@@ -103,6 +101,16 @@ impl State {
             reader: Semaphore::new(1),
             stopping: AtomicBool::new(false),
         }
+    }
+
+    /// Sets the guard of the rollout.
+    pub(crate) fn watched_by(self, guard: Option<Arc<Guard>>) -> Self {
+        Self { guard, ..self }
+    }
+
+    /// Sets the log that the server follows, in place of one that it writes.
+    pub(crate) fn showing(self, followed: Option<Arc<FollowedLog>>) -> Self {
+        Self { followed, ..self }
     }
 
     /// Returns the journal.

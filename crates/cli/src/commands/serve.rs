@@ -154,57 +154,9 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
         return follow(args, settings, dir.as_deref(), tokens, out);
     }
     super::fleet::check(settings, &args.fleet)?;
-    let needs_token = !tokens.is_empty();
     let identity = if args.sign { Identity::for_clients(settings)? } else { Identity::default() };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
-    let ended: Result<Arc<Journal>, Failure> = runtime.block_on(async {
-        let mut stop = shutdown::listen().map_err(Failure::failed)?;
-        let public = PublicListener::start(args, settings, &stop).await?;
-        let listener = listen(&args.listen, &tokens, &LISTEN_HINTS).await?;
-        let address = listener.local_addr().map_err(Failure::failed)?;
-        let options = options(args, address);
-        let loading = Loading::start(listener, &tokens, &options, stop.clone());
-        // Loading occupies this thread; the others respond to health checks and signals meanwhile.
-        let (server, journal) = tokio::task::block_in_place(|| assemble(args, settings, tokens, options, &identity))?;
-        let address_file = write_address_file(journal.dir(), address);
-        let upkeep = background_maintenance::start(settings, journal.dir())?;
-        let handle = server.handle();
-        let fleet = super::fleet::join(settings, &args.fleet, &journal, handle.selector(), None).await?;
-        let server = match &fleet {
-            Some(fleet) => server.in_fleet(fleet.membership()),
-            None => server,
-        };
-        let control = LiveControl::new(handle.selector(), &journal, fleet.as_ref().map(|fleet| fleet.membership()));
-        let control = LiveControl { server: Some(handle.clone()), ..control }.listen("serve");
-        let listener = loading.end().await?;
-        Served { address, public: public.as_ref(), dir: journal.dir(), needs_token, is_read_only: false }.print(out)?;
-        let asked = async {
-            let _ = stop.changed().await;
-            note("stopping: finishing open requests");
-        };
-        let forgot = || fleet.as_ref().map_or(0, |fleet| fleet.forgot());
-        let maintenance = watch_maintenance(upkeep.as_ref(), &handle, forgot);
-        let ended = tokio::select! {
-            ended = server.run(listener, asked) => ended,
-            () = maintenance => unreachable!("maintenance messages are checked until the server ends"),
-        };
-        if let Some(upkeep) = upkeep {
-            upkeep.stop();
-        }
-        if let Some(control) = control {
-            control.close().await;
-        }
-        let cut = ended.map_err(log_failure)?;
-        drop(address_file);
-        if let Some(public) = public {
-            public.end().await;
-        }
-        if let Some(fleet) = fleet {
-            fleet.end().await;
-        }
-        report_cut(cut, args.grace);
-        Ok(journal)
-    });
+    let ended = runtime.block_on(serve(args, settings, tokens, &identity, out));
     // Reading a long page blocks a thread that cannot be stopped.
     runtime.shutdown_timeout(Duration::from_millis(500));
     let journal = ended?;
@@ -214,6 +166,63 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
     }
     settings.snapshot_if_due(&dir);
     Ok(Exit::Done)
+}
+
+/// Serves until a signal, and returns the journal that the server wrote.
+async fn serve(
+    args: &ServeArgs,
+    settings: &Settings,
+    tokens: Tokens,
+    identity: &Identity,
+    out: &mut Output,
+) -> Result<Arc<Journal>, Failure> {
+    let needs_token = !tokens.is_empty();
+    let mut stop = shutdown::listen().map_err(Failure::failed)?;
+    let public = PublicListener::start(args, settings, &stop).await?;
+    let listener = listen(&args.listen, &tokens, &LISTEN_HINTS).await?;
+    let address = listener.local_addr().map_err(Failure::failed)?;
+    let options = options(args, address);
+    let loading = Loading::start(listener, &tokens, &options, stop.clone());
+    // Loading occupies this thread; the others respond to health checks and signals meanwhile.
+    let (server, journal) = tokio::task::block_in_place(|| assemble(args, settings, tokens, options, identity))?;
+    let address_file = write_address_file(journal.dir(), address);
+    let upkeep = background_maintenance::start(settings, journal.dir())?;
+    let handle = server.handle();
+    let fleet = super::fleet::join(settings, &args.fleet, &journal, handle.selector(), None).await?;
+    let server = match &fleet {
+        Some(fleet) => server.in_fleet(fleet.membership()),
+        None => server,
+    };
+    let control = LiveControl::new(handle.selector(), &journal, fleet.as_ref().map(|fleet| fleet.membership()));
+    let control = LiveControl { server: Some(handle.clone()), ..control }.listen("serve");
+    let listener = loading.end().await?;
+    Served { address, public: public.as_ref(), dir: journal.dir(), needs_token, is_read_only: false }.print(out)?;
+    let asked = async {
+        let _ = stop.changed().await;
+        note("stopping: finishing open requests");
+    };
+    let forgot = || fleet.as_ref().map_or(0, |fleet| fleet.forgot());
+    let maintenance = watch_maintenance(upkeep.as_ref(), &handle, forgot);
+    let ended = tokio::select! {
+        ended = server.run(listener, asked) => ended,
+        () = maintenance => unreachable!("maintenance messages are checked until the server ends"),
+    };
+    if let Some(upkeep) = upkeep {
+        upkeep.stop();
+    }
+    if let Some(control) = control {
+        control.close().await;
+    }
+    let cut = ended.map_err(log_failure)?;
+    drop(address_file);
+    if let Some(public) = public {
+        public.end().await;
+    }
+    if let Some(fleet) = fleet {
+        fleet.end().await;
+    }
+    report_cut(cut, args.grace);
+    Ok(journal)
 }
 
 /// Returns the failure of a log that cannot be written at the end.

@@ -259,55 +259,72 @@ pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Output) -> Re
         sort_rows(&mut rows, sort);
     }
     rows.truncate(args.limit.unwrap_or(usize::MAX));
-    let own_heads = match (args.decisions, by) {
+    if out.json {
+        return rows
+            .iter()
+            .try_for_each(|both| {
+                let own = stats_json(&stats, both);
+                out.object(&RowJson { own, fleet: told.as_ref().map(|told| both.json(told)) })
+            })
+            .map(|()| Exit::Done);
+    }
+    let table = table((by, head), args.decisions, &rows, &stats, told.is_some());
+    match table.is_empty() {
+        true if is_ranged => out.line("no attempts match")?,
+        true => out.line("no attempts yet")?,
+        false => out.line(table)?,
+    }
+    let is_left_out = match by {
+        _ if is_ranged => Some("they have no time and are not counted"),
+        By::Domain => Some("domains that appear nowhere else are not listed"),
+        By::Day | By::Week => Some("they have no day and are not counted"),
+        By::Outcome => Some("their outcomes are not counted"),
+        _ => None,
+    };
+    if let Some(note) = told.as_ref().zip(is_left_out).and_then(|(told, what)| told.note(what)) {
+        out.line(note)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn stats_json<'a>(stats: &'a Stats, both: &'a JoinedRow) -> StatsJson<'a> {
+    StatsJson::new(&both.key, &both.own, stats.browser_cost(), stats.last_fetcher(&both.key))
+}
+
+/// Returns the table of `rows`; with the columns of peers if they have told of theirs.
+fn table((by, head): (By, &str), decisions: bool, rows: &[JoinedRow], stats: &Stats, has_peers: bool) -> Table {
+    let own_heads = match (decisions, by) {
         (true, _) => DECISION_HEADS,
         // A fetcher's own row does not need its name again.
         (false, By::Fetcher) => &COST_HEADS[..COST_HEADS.len() - 1],
         (false, _) => COST_HEADS,
     };
-    let others: &[&str] = if told.is_some() { PEER_HEADS } else { &[] };
+    let others: &[&str] = if has_peers { PEER_HEADS } else { &[] };
     let mut table = Table::new(&[&[head], own_heads, others].concat());
     for both in rows {
-        let row = &both.own;
-        let fetcher = stats.last_fetcher(&both.key);
-        let figures = StatsJson::new(&both.key, row, stats.browser_cost(), fetcher);
-        if out.json {
-            let fleet = told.as_ref().map(|told| both.json(told));
-            out.object(&RowJson { own: figures, fleet })?;
-            continue;
-        }
-        let rates = [row.success_rate(), row.ban_rate()].map(percent);
-        let own: Vec<String> = if args.decisions {
-            let shares = [row.learned, row.inferred, row.probed, row.explored];
-            let shares = shares.map(|count| percent(row.of_decisions(count)));
-            let per_page = row.requests_per_page().map_or_else(|| "-".to_owned(), |requests| format!("{requests:.2}"));
-            [row.attempts.to_string()].into_iter().chain(rates).chain(shares).chain([per_page]).collect()
-        } else {
-            let counts = [row.delivered, row.attempts].map(|count| count.to_string());
-            let costs = [Some(row.cost), row.cost_per_page(), figures.browser_only_cost].map(cost);
-            let rest = [row.missing.to_string(), fetcher.unwrap_or("-").to_owned()];
-            counts.into_iter().chain(costs).chain([percent(figures.saved)]).chain(rates).chain(rest).collect()
-        };
+        let own = if decisions { decision_cells(&both.own) } else { cost_cells(both, stats) };
         let theirs = [both.attempts().to_string(), percent(both.success_rate()), percent(both.ban_rate())];
         let cells = [both.key.clone()].into_iter().chain(own.into_iter().take(own_heads.len()));
         table.row(cells.chain(theirs.into_iter().take(others.len())));
     }
-    if !out.json {
-        match table.is_empty() {
-            true if is_ranged => out.line("no attempts match")?,
-            true => out.line("no attempts yet")?,
-            false => out.line(table)?,
-        }
-        let is_left_out = match by {
-            _ if is_ranged => Some("they have no time and are not counted"),
-            By::Domain => Some("domains that appear nowhere else are not listed"),
-            By::Day | By::Week => Some("they have no day and are not counted"),
-            By::Outcome => Some("their outcomes are not counted"),
-            _ => None,
-        };
-        if let Some(note) = told.as_ref().zip(is_left_out).and_then(|(told, what)| told.note(what)) {
-            out.line(note)?;
-        }
-    }
-    Ok(Exit::Done)
+    table
+}
+
+/// Returns the cells below [`DECISION_HEADS`].
+fn decision_cells(row: &Row) -> Vec<String> {
+    let rates = [row.success_rate(), row.ban_rate()].map(percent);
+    let shares = [row.learned, row.inferred, row.probed, row.explored];
+    let shares = shares.map(|count| percent(row.of_decisions(count)));
+    let per_page = row.requests_per_page().map_or_else(|| "-".to_owned(), |requests| format!("{requests:.2}"));
+    [row.attempts.to_string()].into_iter().chain(rates).chain(shares).chain([per_page]).collect()
+}
+
+/// Returns the cells below [`COST_HEADS`].
+fn cost_cells(both: &JoinedRow, stats: &Stats) -> Vec<String> {
+    let (row, figures) = (&both.own, stats_json(stats, both));
+    let rates = [row.success_rate(), row.ban_rate()].map(percent);
+    let counts = [row.delivered, row.attempts].map(|count| count.to_string());
+    let costs = [Some(row.cost), row.cost_per_page(), figures.browser_only_cost].map(cost);
+    let rest = [row.missing.to_string(), stats.last_fetcher(&both.key).unwrap_or("-").to_owned()];
+    counts.into_iter().chain(costs).chain([percent(figures.saved)]).chain(rates).chain(rest).collect()
 }

@@ -117,6 +117,7 @@ impl LinkQueue {
             self.first = next.unwrap_or_else(|| std::mem::take(&mut self.last_chunk));
             self.middle = self.middle.take().filter(|middle| !middle.0.is_empty());
         }
+        debug_assert_eq!(self.len == 0, self.first.is_empty(), "a queue without links has bytes, or the reverse");
         Some(link)
     }
 }

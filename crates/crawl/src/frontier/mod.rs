@@ -300,6 +300,7 @@ impl Frontier {
     /// Forgets a host without links.
     fn remove(&mut self, host: HostId) {
         let entry = &mut self.hosts[host.index()];
+        debug_assert_eq!((entry.open, entry.len()), (0, 0), "a host with links is forgotten");
         debug_assert_eq!(entry.position, ListPosition::Nowhere, "a host without links is in a list");
         if let Some(until) = entry.first_link_until.take() {
             self.first_links.remove(&(until, host));

@@ -122,6 +122,7 @@ impl SitePlaces {
         if site.hosts > 0 {
             return;
         }
+        debug_assert_eq!((site.open, site.listed), (0, None), "a site without hosts has a link to give");
         self.ids.remove(&site.name);
         self.unused.push(id);
         if self.ids.len() == 1
@@ -133,13 +134,15 @@ impl SitePlaces {
 
     /// Adds a ready host.
     pub(super) fn add(&mut self, id: SiteId, open: u32, turn: u64, host: HostId) {
-        self.hosts.insert((id, open, turn, host));
+        let is_new = self.hosts.insert((id, open, turn, host));
+        debug_assert!(is_new, "a ready host is listed twice");
         self.list(id);
     }
 
     /// Removes a host that is not ready any longer.
     pub(super) fn remove(&mut self, id: SiteId, open: u32, turn: u64, host: HostId) {
-        self.hosts.remove(&(id, open, turn, host));
+        let was_there = self.hosts.remove(&(id, open, turn, host));
+        debug_assert!(was_there, "a ready host is not listed");
         self.list(id);
     }
 
@@ -207,10 +210,12 @@ impl SitePlaces {
             return;
         }
         if let Some((open, turn)) = listed {
-            self.ready.remove(&(open, turn, id));
+            let was_there = self.ready.remove(&(open, turn, id));
+            debug_assert!(was_there, "a site is not listed under its key");
         }
         if let Some((open, turn)) = wanted {
-            self.ready.insert((open, turn, id));
+            let is_new = self.ready.insert((open, turn, id));
+            debug_assert!(is_new, "a site is listed twice");
         }
     }
 }

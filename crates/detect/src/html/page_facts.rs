@@ -53,8 +53,6 @@ pub(crate) struct PageFacts {
     pub(crate) base: Option<Range<usize>>,
     /// The literal, without quotes, in the first script that only sets the location.
     pub(crate) sent_to: Option<Range<usize>>,
-    /// A rule knows the refresh or redirect target as a challenge or a waiting room.
-    pub(crate) to_challenge: bool,
     pub(crate) links: u32,
     pub(crate) images: u32,
     /// Visible pictures, players and frames, larger than a dot.

@@ -41,6 +41,15 @@ enum ScanSet {
     Product,
 }
 
+/// Patterns of one field of a rule, of which one has to be found.
+struct PatternGroup<'a> {
+    field: &'static str,
+    set: ScanSet,
+    /// The part of the rule that they prove.
+    bit: u8,
+    patterns: &'a [String],
+}
+
 /// A table under construction.
 #[derive(Default)]
 struct TableBuilder {
@@ -87,13 +96,14 @@ impl TableBuilder {
             _ => ScanSet::Late,
         };
         let first_pattern = self.sets.len();
-        self.add_patterns(line, &w, index, ("find", set), 1, &w.find)?;
+        self.add_patterns((line, &w), index, PatternGroup { field: "find", set, bit: 1, patterns: &w.find })?;
         for (n, group) in w.also.iter().enumerate() {
-            self.add_patterns(line, &w, index, ("also", set), 2 << n, group)?;
+            self.add_patterns((line, &w), index, PatternGroup { field: "also", set, bit: 2 << n, patterns: group })?;
         }
-        let words = if w.grade == Grade::Cue { ScanSet::CueWord } else { ScanSet::Sentence };
-        self.add_patterns(line, &w, index, ("text", words), 1, &w.text)?;
-        self.add_patterns(line, &w, index, ("refresh", ScanSet::Refresh), 1, &w.refresh)?;
+        let set = if w.grade == Grade::Cue { ScanSet::CueWord } else { ScanSet::Sentence };
+        self.add_patterns((line, &w), index, PatternGroup { field: "text", set, bit: 1, patterns: &w.text })?;
+        let refresh = PatternGroup { field: "refresh", set: ScanSet::Refresh, bit: 1, patterns: &w.refresh };
+        self.add_patterns((line, &w), index, refresh)?;
         self.add_tests(&w, index);
         self.rules.push(Rule {
             needs: (0..=w.also.len()).fold(0, |bits, n| bits | (1 << n)),
@@ -138,14 +148,11 @@ impl TableBuilder {
 
     fn add_patterns(
         &mut self,
-        line: usize,
-        w: &RuleSource,
+        (line, w): (usize, &RuleSource),
         rule: u16,
-        (field, set): (&'static str, ScanSet),
-        bit: u8,
-        written: &[String],
+        PatternGroup { field, set, bit, patterns }: PatternGroup<'_>,
     ) -> Result<(), RuleError> {
-        for pattern in written {
+        for pattern in patterns {
             let parsed = Pattern::parse(pattern).map_err(|e| {
                 let problem = match e {
                     PatternError::TooShort => "needs at least four bytes before any wildcard",

@@ -34,11 +34,13 @@ impl Intervals {
         let end = self.runs.partition_point(|run| last.checked_add(1).is_none_or(|next| run.0 <= next));
         if begin >= end {
             self.runs.insert(begin, (first, last));
-            return;
+        } else {
+            let merged = (first.min(self.runs[begin].0), last.max(self.runs[end - 1].1));
+            self.runs[begin] = merged;
+            self.runs.drain(begin + 1..end);
         }
-        let merged = (first.min(self.runs[begin].0), last.max(self.runs[end - 1].1));
-        self.runs[begin] = merged;
-        self.runs.drain(begin + 1..end);
+        let neighbours = &self.runs[begin.saturating_sub(1)..self.runs.len().min(begin + 2)];
+        debug_assert!(are_apart(neighbours), "runs overlap or touch: {neighbours:?}");
     }
 
     /// Inserts all positions of another set.
@@ -108,6 +110,11 @@ impl Intervals {
     }
 }
 
+/// Returns whether runs are sorted and neither overlap nor touch.
+fn are_apart(runs: &[(u64, u64)]) -> bool {
+    runs.windows(2).all(|pair| pair[0].1.checked_add(1).is_some_and(|next| next < pair[1].0))
+}
+
 /// Returns the number of positions in runs, saturating.
 pub fn count(runs: impl IntoIterator<Item = (u64, u64)>) -> u64 {
     runs.into_iter().fold(0, |sum: u64, (first, last)| sum.saturating_add((last - first).saturating_add(1)))
@@ -123,8 +130,7 @@ impl TryFrom<Vec<(u64, u64)>> for Intervals {
     type Error = &'static str;
 
     fn try_from(runs: Vec<(u64, u64)>) -> Result<Self, Self::Error> {
-        let is_ordered = runs.windows(2).all(|pair| pair[0].1.checked_add(1).is_some_and(|next| next < pair[1].0));
-        match is_ordered && runs.iter().all(|run| run.0 <= run.1) {
+        match are_apart(&runs) && runs.iter().all(|run| run.0 <= run.1) {
             true => Ok(Self { runs }),
             false => Err("runs of positions that overlap or are reversed"),
         }

@@ -61,14 +61,7 @@ impl Fleet {
         options: Options,
     ) -> Result<Self, FleetError> {
         let dir = journal.dir().to_owned();
-        let state = match NodeState::load(&dir)? {
-            Some(state) => state,
-            None => {
-                let state = NodeState::new(NodeId::random());
-                state.save(&dir)?;
-                state
-            }
-        };
+        let state = NodeState::load_or_create(&dir)?;
         let node_id = state.node_id;
         let clones = (Arc::clone(&journal), Arc::clone(&selector), Arc::clone(&transport), options.clone());
         let mut publisher = Publisher::new(clones.0, clones.1, clones.2, clones.3, state);
@@ -88,14 +81,7 @@ impl Fleet {
         let consumer = Consumer::new(node_id, peers, own_log, Arc::clone(&transport), options.clone());
         publisher.forgot = consumer.tombstones();
         let (forgets, forgot) = watch::channel(publisher.forgot.clone());
-        let shared = Arc::new(SharedState::default());
-        {
-            let mut status = lock(&shared.status);
-            (status.node, status.pool) = (node_id.to_string(), options.pool.clone());
-            status.scope = options.scope.name().to_owned();
-            (status.broker, status.syncing) = (is_checked, true);
-        }
-        *lock(&shared.nodes) = vec![node_id];
+        let shared = Arc::new(SharedState::joining(node_id, &options, is_checked));
         let (stop, stopped) = watch::channel(StopMode::No);
         let ((publish, publish_commands), (consume, read_commands)) =
             (mpsc::channel(COMMAND_QUEUE_LEN), mpsc::channel(COMMAND_QUEUE_LEN));

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::error::FleetError;
 use crate::model::node_id::NodeId;
+use crate::model::options::Options;
 use fetchwise::fleet_status::{FleetCounts, FleetStatus};
 
 /// The delay before a failed task tries again.
@@ -48,6 +49,21 @@ pub(super) struct SharedState {
     pub(super) has_left_queue: AtomicBool,
     /// Whether attempts that the node's own log has lost were learned again. They belong into the global snapshot.
     pub(super) has_learned_past: AtomicBool,
+}
+
+impl SharedState {
+    /// Returns the state of a node that joins. `is_checked` if the broker was there to check it.
+    pub(super) fn joining(node_id: NodeId, options: &Options, is_checked: bool) -> Self {
+        let status = FleetStatus {
+            node: node_id.to_string(),
+            pool: options.pool.clone(),
+            scope: options.scope.name().to_owned(),
+            broker: is_checked,
+            syncing: true,
+            ..FleetStatus::default()
+        };
+        Self { status: Mutex::new(status), nodes: Mutex::new(vec![node_id]), ..Self::default() }
+    }
 }
 
 pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

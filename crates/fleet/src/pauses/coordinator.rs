@@ -285,15 +285,7 @@ impl PauseView {
             return LocalAction::Nothing;
         }
         // The node's own name is no exception: another process may have written the statement.
-        let sent = self.sent.get_mut(domain).filter(|(sent, _)| by == self.own && *sent == state);
-        let is_ours = sent.is_some();
-        if let Some((_, is_delivered)) = sent {
-            *is_delivered = true;
-            // The response was lost.
-            if self.outbox.get(domain) == Some(&state) {
-                self.outbox.remove(domain);
-            }
-        }
+        let is_ours = by == self.own && self.is_delivery(domain, state);
         if !is_ours && (!self.present.contains(&by) || self.excluded.contains(&by)) {
             self.rejected += u64::from(state.phase != Phase::Fine);
             if self.doubted.len() < MAX_NODES {
@@ -345,6 +337,19 @@ impl PauseView {
             Effect::Ignored | Effect::Withdraws | Effect::Fine => {}
         }
         if known.is_waived { LocalAction::Nothing } else { known.settle(over, now) }
+    }
+
+    /// Returns whether a statement is the one that this node has sent last, which is delivered then.
+    fn is_delivery(&mut self, domain: &str, state: HostState) -> bool {
+        let Some((_, is_delivered)) = self.sent.get_mut(domain).filter(|(sent, _)| *sent == state) else {
+            return false;
+        };
+        *is_delivered = true;
+        // The response was lost.
+        if self.outbox.get(domain) == Some(&state) {
+            self.outbox.remove(domain);
+        }
+        true
     }
 
     /// Returns whether a statement that pauses or tries a host is accepted.

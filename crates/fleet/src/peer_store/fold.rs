@@ -13,7 +13,7 @@ use std::path::Path;
 use bytes::Bytes;
 use fetchwise::evidence::{EvidenceSnapshot, RemoteAttempt};
 use fetchwise::time::Timestamp;
-use fetchwise_log::{Error as LogError, Reader, RecordRef};
+use fetchwise_log::{Error as LogError, Reader, RecordRef, Snapshot};
 
 use crate::error::FleetError;
 use crate::model::codec::Batch;
@@ -90,41 +90,11 @@ pub(crate) fn fold(
         *known = (*known).max(*until);
     }
     if let Some(snapshot) = &found {
-        for section in snapshot.sections() {
-            if section.kind == GENERAL {
-                let (node_id, at, body) =
-                    general(section.bytes).ok_or_else(|| FleetError::Record("truncated global snapshot".into()))?;
-                let has_newer = ahead.excluded.contains_key(&node_id) || ahead.global_snapshots.contains_key(&node_id);
-                hold(
-                    &mut states,
-                    (node_id, at, body),
-                    !has_newer && only.is_none_or(|all| all.contains(&node_id)),
-                    visitor,
-                )?;
-                continue;
-            }
-            let Some((group, packed)) = evidence_section(section.kind, section.bytes) else { continue };
-            let is_shown = |node_id: &NodeId| {
-                !ahead.begins.contains_key(node_id) && only.is_none_or(|only| only.contains(node_id))
-            };
-            // Mixed evidence is discarded as a whole: see `PeerEvent::Dissolve`.
-            if !group.iter().all(is_shown) {
-                continue;
-            }
-            let (_, mut share) = unpack(packed).map_err(|what| FleetError::Record(what.to_owned()))?;
-            // Evidence that was forgotten before the snapshot is not in it any more.
-            for (domain, _) in &ahead.forgotten {
-                if share.has_domain(domain) {
-                    share.forget_domain(domain);
-                    group.iter().for_each(|node_id| states.peers.entry(*node_id).or_default().is_stale = true);
-                }
-            }
-            visitor.visit_snapshot(&group, &share);
-        }
+        visit_sections(snapshot, &ahead, only, &mut states, visitor)?;
     }
     // Evidence that is forgotten later is not visited at all.
     states.own = Some(own.clone());
-    let kept = std::mem::replace(&mut states.forgotten, forgotten);
+    states.forgotten = forgotten;
     let mut last = covers;
     let mut failed = None;
     each(&reader, covers, upto, |seq, record| {
@@ -144,8 +114,44 @@ pub(crate) fn fold(
         }
         Ok(())
     })?;
-    let _ = kept;
     failed.map_or(Ok((states, last)), Err)
+}
+
+/// Visits the evidence of a snapshot that nothing after it replaces.
+fn visit_sections(
+    snapshot: &Snapshot,
+    ahead: &LookAhead,
+    only: Option<&[NodeId]>,
+    states: &mut PeerStates,
+    visitor: &mut impl FoldVisitor,
+) -> Result<(), FleetError> {
+    for section in snapshot.sections() {
+        if section.kind == GENERAL {
+            let (node_id, at, body) =
+                general(section.bytes).ok_or_else(|| FleetError::Record("truncated global snapshot".into()))?;
+            let has_newer = ahead.excluded.contains_key(&node_id) || ahead.global_snapshots.contains_key(&node_id);
+            let shows = !has_newer && only.is_none_or(|all| all.contains(&node_id));
+            hold(states, (node_id, at, body), shows, visitor)?;
+            continue;
+        }
+        let Some((group, packed)) = evidence_section(section.kind, section.bytes) else { continue };
+        let is_shown =
+            |node_id: &NodeId| !ahead.begins.contains_key(node_id) && only.is_none_or(|only| only.contains(node_id));
+        // Mixed evidence is discarded as a whole: see `PeerEvent::Dissolve`.
+        if !group.iter().all(is_shown) {
+            continue;
+        }
+        let (_, mut share) = unpack(packed).map_err(|what| FleetError::Record(what.to_owned()))?;
+        // Evidence that was forgotten before the snapshot is not in it any more.
+        for (domain, _) in &ahead.forgotten {
+            if share.has_domain(domain) {
+                share.forget_domain(domain);
+                group.iter().for_each(|node_id| states.peers.entry(*node_id).or_default().is_stale = true);
+            }
+        }
+        visitor.visit_snapshot(&group, &share);
+    }
+    Ok(())
 }
 
 /// Stores a global snapshot in the peer states, and visits it if no later one replaces it.

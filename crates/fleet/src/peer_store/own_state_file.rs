@@ -89,6 +89,16 @@ impl NodeState {
         }
     }
 
+    /// Loads the state from `data`. Saves a new one there for a node that joins for the first time.
+    pub(crate) fn load_or_create(data: &Path) -> Result<Self, FleetError> {
+        if let Some(state) = Self::load(data)? {
+            return Ok(state);
+        }
+        let state = Self::new(NodeId::random());
+        state.save(data)?;
+        Ok(state)
+    }
+
     /// Returns the current epoch.
     pub fn log_epoch(&self) -> LogEpoch {
         self.forks.last().copied().unwrap_or(LogEpoch { epoch: 1, base: 0 })

@@ -62,6 +62,6 @@ impl PeerStore {
             return Ok(None);
         }
         let bytes = pack(head, part).map_err(|error| FleetError::Record(error.to_string()))?;
-        self.put_snapshot(node_id, &bytes, head, part, now, true).map(Some)
+        self.put_snapshot((node_id, now), &bytes, head, part, true).map(Some)
     }
 }

@@ -272,17 +272,16 @@ impl PeerStore {
         share: &EvidenceSnapshot,
         now: Timestamp,
     ) -> Result<bool, FleetError> {
-        self.put_snapshot(node_id, bytes, head, share, now, false)
+        self.put_snapshot((node_id, now), bytes, head, share, false)
     }
 
     /// Works like [`apply_snapshot`](Self::apply_snapshot); `is_part` if it holds some sites only.
     pub(super) fn put_snapshot(
         &mut self,
-        node_id: NodeId,
+        (node_id, now): (NodeId, Timestamp),
         bytes: &Bytes,
         head: &SnapshotHead,
         share: &EvidenceSnapshot,
-        now: Timestamp,
         is_part: bool,
     ) -> Result<bool, FleetError> {
         let gate = Arc::clone(&self.gate);

@@ -6,6 +6,8 @@
 //!
 //! Must not know: who sends the messages.
 
+use std::path::PathBuf;
+
 use bytes::Bytes;
 use fetchwise::evidence::Learned;
 use fetchwise::journal::replication::{PositionContent, Tombstones, read_positions};
@@ -19,6 +21,22 @@ use crate::peer_store::own_state_file::LogEpoch;
 pub(crate) const MAX_POSITIONS: u64 = 4096;
 /// The maximum size of a message before compression, in bytes. It fits into one message however badly it compresses.
 const RAW_FULL: usize = 900 << 10;
+
+/// A range of a node's own log.
+pub(crate) struct LogRange {
+    /// The directory of the log.
+    pub(crate) dir: PathBuf,
+    pub(crate) fork: LogEpoch,
+    /// The egress group of the node.
+    pub(crate) egress: String,
+    /// The first and the last position.
+    pub(crate) positions: (u64, u64),
+    /// The maximum number of messages.
+    pub(crate) most: usize,
+    /// The last position that the node has reserved; 0 for an earlier epoch.
+    pub(crate) top: u64,
+}
+
 /// Built messages.
 #[derive(Default)]
 pub(crate) struct BuiltMessages {
@@ -30,23 +48,19 @@ pub(crate) struct BuiltMessages {
 }
 
 /// Builds messages from a range of the log.
-#[allow(clippy::too_many_arguments, reason = "the values of a publisher's turn, passed to a thread")]
 pub(crate) fn build_messages(
-    dir: &std::path::Path,
+    range: &LogRange,
     learned: &Learned,
     stones: &mut Tombstones,
-    (fork, egress): (LogEpoch, &str),
-    range: (u64, u64),
-    most: usize,
-    top: u64,
     is_withheld: impl Fn(u64, Timestamp) -> bool,
 ) -> Result<BuiltMessages, FleetError> {
+    let LogRange { dir, fork, egress, positions, most, top } = range;
     let mut made = BuiltMessages::default();
     let new = |first| Builder::new(fork.epoch, fork.base, first).behind(egress);
-    let mut builder = new(range.0);
+    let mut builder = new(positions.0);
     let mut failed = None;
     let mut is_full = false;
-    read_positions(dir, range, learned, stones, |seq, place| {
+    read_positions(dir, *positions, learned, stones, |seq, place| {
         if is_full || made.gone || failed.is_some() {
             return;
         }
@@ -69,15 +83,15 @@ pub(crate) fn build_messages(
             PositionContent::Nothing => builder.skip(),
         }
         if !made.gone && (builder.positions() >= MAX_POSITIONS || builder.len() >= RAW_FULL) {
-            match std::mem::replace(&mut builder, new(seq + 1)).finish(top) {
+            match std::mem::replace(&mut builder, new(seq + 1)).finish(*top) {
                 Ok(message) => made.messages.push(message),
                 Err(error) => failed = Some(error),
             }
-            is_full = made.messages.len() >= most;
+            is_full = made.messages.len() >= *most;
         }
     })?;
     if !builder.is_empty() && failed.is_none() {
-        match builder.finish(top) {
+        match builder.finish(*top) {
             Ok(message) => made.messages.push(message),
             Err(error) => failed = Some(error),
         }

@@ -30,7 +30,7 @@ use crate::model::node_id::NodeId;
 use crate::model::options::Options;
 use crate::model::position_set::Intervals;
 use crate::peer_store::own_state_file::{LogEpoch, NodeState};
-use crate::sync::batching::{BuiltMessages, MAX_POSITIONS, build_messages};
+use crate::sync::batching::{BuiltMessages, LogRange, MAX_POSITIONS, build_messages};
 use crate::sync::build_global_evidence::{GlobalPublisher, NodeContext};
 use crate::sync::build_snapshot::{BuiltSnapshot, SnapshotJob, stored_note};
 use crate::sync::forget::notify_forgotten;
@@ -283,6 +283,7 @@ impl Publisher {
             published?;
             sent = (sent.0 + u64::from(header.count), sent.1 + len);
             if again.is_none() {
+                debug_assert!(self.state.acknowledged <= header.last, "an acknowledgement takes back another");
                 self.state.acknowledged = header.last;
             }
         }
@@ -297,21 +298,25 @@ impl Publisher {
         most: usize,
     ) -> Result<BuiltMessages, FleetError> {
         self.check_clock_jump().await?;
-        let (dir, selector) = (self.dir.clone(), Arc::clone(&self.selector));
+        let selector = Arc::clone(&self.selector);
         let mut stones = std::mem::take(&mut self.stones);
         stones.none_from(self.journal.no_tombstones_from());
         let latest = self.now().saturating_add(MAX_AHEAD);
         let latest = Some(latest).filter(|_| self.options.safeguards.withhold);
         let withheld = self.state.withheld.clone();
         // No more is read than fits into that number of messages.
-        let range = (range.0, range.1.min(range.0.saturating_add(MAX_POSITIONS * most as u64 - 1)));
-        let top = if fork == self.state.log_epoch() { self.state.reserved } else { 0 };
-        let egress = self.options.egress_group.clone();
+        let range = LogRange {
+            dir: self.dir.clone(),
+            fork,
+            egress: self.options.egress_group.clone(),
+            positions: (range.0, range.1.min(range.0.saturating_add(MAX_POSITIONS * most as u64 - 1))),
+            most,
+            top: if fork == self.state.log_epoch() { self.state.reserved } else { 0 },
+        };
         let work = move || {
-            let made =
-                build_messages(&dir, selector.learned(), &mut stones, (fork, &egress), range, most, top, |seq, at| {
-                    withheld.contains(seq) || latest.is_some_and(|latest| at > latest)
-                });
+            let made = build_messages(&range, selector.learned(), &mut stones, |seq, at| {
+                withheld.contains(seq) || latest.is_some_and(|latest| at > latest)
+            });
             (stones, made)
         };
         let (stones, made) = run_blocking(work).await?;

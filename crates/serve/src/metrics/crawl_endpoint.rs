@@ -90,8 +90,7 @@ impl Exporter {
     pub fn new(
         selector: Arc<Selector>,
         journal: Arc<Journal>,
-        crawl: &Crawl,
-        knows_left: bool,
+        (crawl, knows_left): (&Crawl, bool),
         fleet: Option<Arc<dyn Membership>>,
         (tokens, options): (Tokens, Options),
     ) -> Self {

@@ -8,7 +8,7 @@ use crate::commands::explain::historical::{
     AttemptId, HistoricalDecision, HistoricalDecisionJson, RebuiltJson, rebuilt_json, show_rebuilt,
 };
 use crate::parse::time_arg::{TimeArg, parse_time_arg};
-use crate::setup::decider::{ContextArgs, Decider, read_url, show_error};
+use crate::setup::decider::{ContextArgs, Decider, LocalDecision, read_url, show_error};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, DIM, HEADING, Output, Table, plain, styled};
@@ -17,7 +17,7 @@ use fetchwise::journal::AsOf;
 use fetchwise::pace::PaceExplanation;
 use fetchwise::selector::{Counterfactual, Explanation};
 use fetchwise_present::explanation_text::{counterfactual, index, measured_cost, tag_lines};
-use fetchwise_present::{ExplainInput, ExplanationJson, own_total};
+use fetchwise_present::{ExplainInput, ExplanationJson, PauseJson, own_total};
 
 /// Explain which fetcher would be used, and why: the decision, then three reasons
 ///
@@ -66,24 +66,23 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Output) -> 
         let then = HistoricalDecision::find(settings, id)?;
         let settings = then.settings(settings);
         let decider = Decider::new(&settings, &then.context(&args.context))?.for_link(then.link());
-        return explain(decider, then.url(), &settings, Some(&then), args.full, out);
+        return explain(decider, then.url(), &settings, (Some(&then), args.full), out);
     }
     let text = args.url.as_deref().unwrap_or_default();
     let then = args.at.map(|when| when.resolve(&settings.clock)).map(|at| settings.as_of(AsOf::At(at), at));
     let settings = then.as_ref().unwrap_or(settings);
-    explain(Decider::new(settings, &args.context)?, text, settings, None, args.full, out)
+    explain(Decider::new(settings, &args.context)?, text, settings, (None, args.full), out)
 }
 
 fn explain(
     mut decider: Decider<'_>,
     text: &str,
     settings: &Settings,
-    then: Option<&HistoricalDecision>,
-    is_full: bool,
+    (then, is_full): (Option<&HistoricalDecision>, bool),
     out: &mut Output,
 ) -> Result<Exit, Failure> {
     let text = &without_user(text);
-    let (is_past, now) = (settings.is_historical(), settings.clock.now());
+    let now = settings.clock.now();
     let found = read_url(text).and_then(|url| {
         let decided = decider.decide(&url)?;
         let explanation = decider.selector.explain(&url, &decider.context(&url))?;
@@ -96,7 +95,6 @@ fn explain(
     };
     // An attempt was made, so nothing was paused then.
     let paused = if then.is_none() { decider.pause(&url, &decided)? } else { None };
-    let chosen = decided.routed.decision.selected().map(|take| decider.selector.fetcher_name(take.fetcher));
     let domain = explanation.heuristics.iter().find(|heuristic| heuristic.kind == "domain");
     let paces = decider.selector.pace().zip(domain);
     let pace = paces.and_then(|(pace, domain)| pace.explain(&domain.value, now));
@@ -107,79 +105,125 @@ fn explain(
         let decision = decider.json(text, &decided);
         out.object(&ExplainedJson {
             explanation: ExplanationJson::new(decision, asked, |name| decider.is_available(name)).with_pause(paused),
-            rebuilt: is_past.then(|| rebuilt_json(&decider.loaded, now)),
+            rebuilt: settings.is_historical().then(|| rebuilt_json(&decider.loaded, now)),
             attempt: then.map(HistoricalDecision::json),
         })?;
         return Ok(Exit::Done);
     }
-    // An attempt was decided among the fetchers of its time; of those, the ones with attempts are known.
-    let has_attempts = |name: &str| explanation.candidates.iter().any(|c| c.fetcher == name && c.sample_size > 0.0);
-    let is_here = |name: &str| match then {
-        Some(then) => name == then.fetcher() || has_attempts(name),
-        None => decider.is_available(name),
-    };
-    let shown = then.map_or(chosen, |then| Some(then.fetcher()));
-    match then {
-        Some(then) => {
-            then.show(out)?;
-            out.line("\nknown then:")?;
-            let known = explanation.known(then.fetcher());
-            list(if known.is_empty() { vec!["nothing about any fetcher here".to_owned()] } else { known }, out)?;
-        }
-        None => {
-            out.line(styled(HEADING, plain(text)))?;
-            out.line(format_args!("\n{}", decider.text(&decided)))?;
-            let rule = match &paused {
-                Some(paused) => paused.text(),
-                None => decided.routed.decision.rule_text().to_owned(),
-            };
-            list(explanation.reasons(chosen, &rule, is_here), out)?;
-        }
-    }
-    if is_past {
+    let explained = ExplainedUrl { decider: &decider, then, decided: &decided, explanation, own, pace };
+    explained.print_reasons(text, paused.as_ref(), out)?;
+    if settings.is_historical() {
         out.line("")?;
         show_rebuilt(&decider.loaded, now, out)?;
     }
-    if !is_full {
-        if let Some(noise) = pace.as_ref().and_then(PaceExplanation::noise_text) {
+    if is_full {
+        explained.print_evidence(out)?
+    } else {
+        explained.print_end(out)?
+    }
+    Ok(Exit::Done)
+}
+
+/// The explanation of one URL, for people.
+struct ExplainedUrl<'a> {
+    decider: &'a Decider<'a>,
+    then: Option<&'a HistoricalDecision>,
+    decided: &'a LocalDecision,
+    explanation: Explanation,
+    /// The explanation by the evidence of this node alone.
+    own: Option<Explanation>,
+    pace: Option<PaceExplanation>,
+}
+
+impl ExplainedUrl<'_> {
+    /// Returns the fetcher that was chosen.
+    fn chosen(&self) -> Option<&str> {
+        self.decided.routed.decision.selected().map(|take| self.decider.selector.fetcher_name(take.fetcher))
+    }
+
+    /// Returns whether a fetcher is one of the candidates. An attempt was decided among the fetchers of its time; of
+    /// those, the ones with attempts are known.
+    fn is_here(&self, name: &str) -> bool {
+        let has_attempts = || self.explanation.candidates.iter().any(|c| c.fetcher == name && c.sample_size > 0.0);
+        match self.then {
+            Some(then) => name == then.fetcher() || has_attempts(),
+            None => self.decider.is_available(name),
+        }
+    }
+
+    /// Prints the decision and its reasons.
+    fn print_reasons(&self, text: &str, paused: Option<&PauseJson>, out: &mut Output) -> Result<(), Failure> {
+        if let Some(then) = self.then {
+            then.show(out)?;
+            out.line("\nknown then:")?;
+            let known = self.explanation.known(then.fetcher());
+            return list(if known.is_empty() { vec!["nothing about any fetcher here".to_owned()] } else { known }, out);
+        }
+        out.line(styled(HEADING, plain(text)))?;
+        out.line(format_args!("\n{}", self.decider.text(self.decided)))?;
+        let rule = match paused {
+            Some(paused) => paused.text(),
+            None => self.decided.routed.decision.rule_text().to_owned(),
+        };
+        list(self.explanation.reasons(self.chosen(), &rule, |name| self.is_here(name)), out)
+    }
+
+    /// Prints what follows the reasons where the evidence is not asked for.
+    fn print_end(&self, out: &mut Output) -> Result<(), Failure> {
+        if let Some(noise) = self.pace.as_ref().and_then(PaceExplanation::noise_text) {
             out.line(format_args!("\nflaky: {noise}"))?;
         }
         let words = "--full shows the evidence, every candidate, each step of the score and the pace";
-        return out.line(format_args!("\n{}", styled(DIM, words))).map(|()| Exit::Done);
+        out.line(format_args!("\n{}", styled(DIM, words)))
     }
-    out.line(format_args!("\n{}", heuristics(&explanation)))?;
-    let has_steps = explanation.steps.iter().any(|step| step.total > 0.0 && is_here(&step.fetcher));
-    if has_steps {
-        out.line(format_args!("\n{}", steps(&explanation, then.is_none(), is_here)))?;
-        if let Some(own) = &own {
-            let all: f64 = explanation.steps.iter().map(|step| step.exact_total).sum();
-            let own: f64 = explanation.steps.iter().map(|step| own_total(step, own)).sum();
-            let foreign = if all > 0.0 { (1.0 - own / all).max(0.0) } else { 0.0 };
-            out.line(format_args!("{:.0} % of it comes from other nodes of the fleet", 100.0 * foreign))?;
+
+    /// Prints the evidence, the candidates and the pace.
+    fn print_evidence(&self, out: &mut Output) -> Result<(), Failure> {
+        let explanation = &self.explanation;
+        let is_here = |name: &str| self.is_here(name);
+        out.line(format_args!("\n{}", heuristics(explanation)))?;
+        if explanation.steps.iter().any(|step| step.total > 0.0 && is_here(&step.fetcher)) {
+            out.line(format_args!("\n{}", steps(explanation, self.then.is_none(), is_here)))?;
+            if let Some(own) = &self.own {
+                let all: f64 = explanation.steps.iter().map(|step| step.exact_total).sum();
+                let own: f64 = explanation.steps.iter().map(|step| own_total(step, own)).sum();
+                let foreign = if all > 0.0 { (1.0 - own / all).max(0.0) } else { 0.0 };
+                out.line(format_args!("{:.0} % of it comes from other nodes of the fleet", 100.0 * foreign))?;
+            }
+        }
+        if !explanation.candidates.is_empty() {
+            let shown = self.then.map_or(self.chosen(), |then| Some(then.fetcher()));
+            out.line(format_args!("\n{}", candidates(explanation, shown, is_here)))?;
+        }
+        self.print_details(out)?;
+        match &self.pace {
+            Some(pace) => out.line(format_args!("\n{pace}")),
+            None => Ok(()),
         }
     }
-    if !explanation.candidates.is_empty() {
-        out.line(format_args!("\n{}", candidates(&explanation, shown, is_here)))?;
+
+    /// Prints the deciding step, and single lines about candidates and heuristics.
+    fn print_details(&self, out: &mut Output) -> Result<(), Failure> {
+        let explanation = &self.explanation;
+        let is_here = |name: &str| self.is_here(name);
+        let deciding = explanation.deciding.and_then(|place| explanation.steps.get(place));
+        if let Some(step) = deciding.filter(|step| self.then.is_none() && is_here(&step.fetcher)) {
+            let what = [plain(&step.kind), plain(&step.value)].join(" ");
+            out.line(format_args!("\ndecided by the evidence of {} for {}", what.trim_end(), plain(&step.fetcher)))?;
+        }
+        for line in explanation.candidates.iter().filter(|c| is_here(&c.fetcher)).filter_map(measured_cost) {
+            out.line(plain(&line))?;
+        }
+        for line in explanation.shown.iter().flat_map(|view| tag_lines(view, is_here)) {
+            out.line(plain(&line))?;
+        }
+        let is_about_here = |of: &&Counterfactual| of_fetcher(of).is_none_or(is_here);
+        let others = explanation.counterfactuals.iter().filter(|_| self.then.is_none()).filter(is_about_here);
+        for line in others.filter_map(|c| counterfactual(c, self.chosen())) {
+            out.line(plain(&line))?;
+        }
+        Ok(())
     }
-    let deciding = explanation.deciding.and_then(|place| explanation.steps.get(place));
-    if let Some(step) = deciding.filter(|step| then.is_none() && is_here(&step.fetcher)) {
-        let what = [plain(&step.kind), plain(&step.value)].join(" ");
-        out.line(format_args!("\ndecided by the evidence of {} for {}", what.trim_end(), plain(&step.fetcher)))?;
-    }
-    for line in explanation.candidates.iter().filter(|c| is_here(&c.fetcher)).filter_map(measured_cost) {
-        out.line(plain(&line))?;
-    }
-    for line in explanation.shown.iter().flat_map(|view| tag_lines(view, is_here)) {
-        out.line(plain(&line))?;
-    }
-    let others = explanation.counterfactuals.iter().filter(|of| then.is_none() && of_fetcher(of).is_none_or(is_here));
-    for line in others.filter_map(|c| counterfactual(c, chosen)) {
-        out.line(plain(&line))?;
-    }
-    if let Some(pace) = pace {
-        out.line(format_args!("\n{pace}"))?;
-    }
-    Ok(Exit::Done)
 }
 
 /// Prints numbered lines.

@@ -4,6 +4,7 @@
 //!
 //! Invariants: rows are buffered for one row group at a time, so memory is limited for a log of any length.
 
+use std::io::Write;
 use std::mem::take;
 use std::sync::Arc;
 
@@ -165,7 +166,7 @@ fn each<R, T>(rows: &[R], of: impl Fn(&R) -> T) -> Vec<T> {
 
 /// Writes a column in which every row has a value.
 fn required<T: DataType>(group: &mut Group<'_>, values: &[T::T]) -> Result<(), ParquetError> {
-    write::<T>(group, values, None, None)
+    write_column::<_, T>(group, values, None, None)
 }
 
 /// Writes a column in which rows may have no value.
@@ -176,7 +177,7 @@ fn optional<R, T: DataType>(
 ) -> Result<(), ParquetError> {
     let all: Vec<Option<T::T>> = rows.iter().map(of).collect();
     let levels: Vec<i16> = all.iter().map(|value| i16::from(value.is_some())).collect();
-    write::<T>(group, &all.into_iter().flatten().collect::<Vec<_>>(), Some(&levels), None)
+    write_column::<_, T>(group, &all.into_iter().flatten().collect::<Vec<_>>(), Some(&levels), None)
 }
 
 /// The levels of a list column: which values belong to one row, and which rows have none.
@@ -202,7 +203,7 @@ impl Lists {
     }
 
     fn write<T: DataType>(&self, group: &mut Group<'_>, values: &[T::T]) -> Result<(), ParquetError> {
-        write::<T>(group, values, Some(&self.definition), Some(&self.repetition))
+        write_column::<_, T>(group, values, Some(&self.definition), Some(&self.repetition))
     }
 
     /// Writes a list column whose elements may have no value; `values` are those of all elements.
@@ -219,13 +220,13 @@ impl Lists {
             definition.push(*level + i16::from(value.is_some()));
             there.extend(value);
         }
-        write::<T>(group, &there, Some(&definition), Some(&self.repetition))
+        write_column::<_, T>(group, &there, Some(&definition), Some(&self.repetition))
     }
 }
 
-/// Writes the next column of the group.
-fn write<T: DataType>(
-    group: &mut Group<'_>,
+/// Writes the next column of a row group.
+pub(crate) fn write_column<W: Write + Send, T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
     values: &[T::T],
     definition: Option<&[i16]>,
     repetition: Option<&[i16]>,

@@ -59,7 +59,8 @@ impl PendingEndpoint {
         (options.grace, options.max_connections) = (GRACE, MAX_CONNECTIONS);
         let crawl = Crawl::default();
         let (selector, journal) = (Arc::clone(&crawler.selector), Arc::clone(&crawler.journal));
-        let exporter = Exporter::new(selector, journal, &crawl, total.is_some(), fleet, (self.tokens, options));
+        let progress = (&crawl, total.is_some());
+        let exporter = Exporter::new(selector, journal, progress, fleet, (self.tokens, options));
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(exporter.run(self.listener, async {
             let _ = stopped.await;

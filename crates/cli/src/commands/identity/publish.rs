@@ -10,7 +10,7 @@ use std::time::Duration;
 use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::fetch::{Fetcher, Limits, Request, Response};
 use fetchwise::identity::card::{CARD_PATH, RANGES_PATH};
-use fetchwise::identity::{directory, verify};
+use fetchwise::identity::{KeySet, UnixSeconds, directory, verify};
 use fetchwise::rfc3339;
 use serde::Serialize;
 use url::Url;
@@ -86,43 +86,18 @@ pub(super) fn check(settings: &Settings, out: &mut Output) -> Result<Exit, Failu
     let got = runtime.block_on(async { (get(&http, &directory_url).await, get(&http, &card_url).await) });
     // A name lookup blocks a thread that cannot be stopped.
     runtime.shutdown_timeout(Duration::from_millis(500));
-    let now = seconds(settings.clock.now());
-    let (mut problems, mut warnings) = (Vec::new(), Vec::new());
+    let mut findings = Findings::default();
     match got.0 {
-        Err(problem) => problems.push(format!("{directory_url}: {problem}")),
+        Err(problem) => findings.problems.push(format!("{directory_url}: {problem}")),
         Ok(response) => {
-            let media = header(&response, "content-type").unwrap_or_default();
-            if media.split(';').next().unwrap_or_default().trim() != directory::MEDIA_TYPE {
-                problems
-                    .push(format!("the directory has the content type {media:?}, expected {}", directory::MEDIA_TYPE));
-            }
-            problems.extend(directory::compare(response.body.head(), &keys, now));
-            if header(&response, "signature").is_none() {
-                warnings.push("the directory is not signed; some vendors expect that".to_owned());
-            } else {
-                let headers: Vec<(String, String)> = response
-                    .headers
-                    .iter()
-                    .map(|header| (header.name.to_ascii_lowercase(), header.value.to_string()))
-                    .collect();
-                let authority = profile.agent.authority();
-                let proof = verify::is_directory_signed(&keys, &authority, response.body.head(), &headers, now);
-                problems.extend(proof.err().map(|error| error.to_string()));
-            }
+            findings.add_directory(&response, &keys, &profile.agent.authority(), seconds(settings.clock.now()));
         }
     }
     match got.1 {
-        Err(problem) => problems.push(format!("{card_url}: {problem}")),
-        Ok(response) => {
-            let card = serde_json::from_slice::<serde_json::Value>(response.body.head()).unwrap_or_default();
-            if card["client_id"] != card_url.as_str() {
-                problems.push(format!("the card's client_id is {}, expected {card_url:?}", card["client_id"]));
-            }
-            if card["jwks_uri"] != directory_url.as_str() {
-                problems.push(format!("the card's jwks_uri is {}, expected {directory_url:?}", card["jwks_uri"]));
-            }
-        }
+        Err(problem) => findings.problems.push(format!("{card_url}: {problem}")),
+        Ok(response) => findings.add_card(&response, &card_url, &directory_url),
     }
+    let Findings { problems, warnings } = findings;
     let ok = problems.is_empty();
     if out.json {
         out.object(&CheckJson {
@@ -147,6 +122,44 @@ pub(super) fn check(settings: &Settings, out: &mut Output) -> Result<Exit, Failu
         }
     }
     Ok(if ok { Exit::Done } else { Exit::Failed })
+}
+
+/// What is wrong with the published documents.
+#[derive(Default)]
+struct Findings {
+    problems: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl Findings {
+    /// Compares the published directory with the own keys.
+    fn add_directory(&mut self, response: &Response, keys: &KeySet, authority: &str, now: UnixSeconds) {
+        let media = header(response, "content-type").unwrap_or_default();
+        if media.split(';').next().unwrap_or_default().trim() != directory::MEDIA_TYPE {
+            let problem = format!("the directory has the content type {media:?}, expected {}", directory::MEDIA_TYPE);
+            self.problems.push(problem);
+        }
+        let body = response.body.head();
+        self.problems.extend(directory::compare(body, keys, now));
+        if header(response, "signature").is_none() {
+            self.warnings.push("the directory is not signed; some vendors expect that".to_owned());
+            return;
+        }
+        let lower = response.headers.iter().map(|header| (header.name.to_ascii_lowercase(), header.value.to_string()));
+        let headers: Vec<(String, String)> = lower.collect();
+        let proof = verify::is_directory_signed(keys, authority, body, &headers, now);
+        self.problems.extend(proof.err().map(|error| error.to_string()));
+    }
+
+    /// Compares the published card with its own URL and that of the directory.
+    fn add_card(&mut self, response: &Response, card_url: &str, directory_url: &str) {
+        let card = serde_json::from_slice::<serde_json::Value>(response.body.head()).unwrap_or_default();
+        for (key, expected) in [("client_id", card_url), ("jwks_uri", directory_url)] {
+            if card[key] != expected {
+                self.problems.push(format!("the card's {key} is {}, expected {expected:?}", card[key]));
+            }
+        }
+    }
 }
 
 /// Requests a document of the agent.

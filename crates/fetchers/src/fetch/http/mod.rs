@@ -49,7 +49,7 @@ use super::{Exchange, FetchFuture, Fetcher, LimitMet, Limits, Redirect, Redirect
 use crate::fetch::address_guard::AddressGuard;
 use crate::fetch::host_headers::{HostHeaders, replace};
 use crate::fetch::redirect_gate::within;
-use crate::fetch::signing::{RequestSigner, SIGNATURE};
+use crate::fetch::signing::{RequestSignature, RequestSigner, SIGNATURE, SecondSignature};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::Header;
 
@@ -215,6 +215,14 @@ struct Way {
     is_signature_rejected: bool,
 }
 
+/// A request that can be sent.
+struct PreparedRequest {
+    request: http::Request<Empty<Bytes>>,
+    /// The copy of its headers, if it is kept.
+    sent: Option<Vec<Header>>,
+    signature: Option<RequestSignature>,
+}
+
 impl Way {
     /// Returns the response with the requests that were sent more than once.
     fn annotate(self, response: Response) -> Response {
@@ -319,30 +327,10 @@ impl HttpFetcher {
         let mut stale_connections = 0;
         let mut second = None;
         let mut is_http1 = self.http1_hosts.contains(url, Instant::now());
+        let is_proxied = self.http_proxy(url).is_some();
         loop {
-            let mut request = http::Request::new(Empty::new());
-            *request.uri_mut() = uri.clone();
-            *request.headers_mut() = self.headers_for(same_origin, cookies.as_ref(), validators);
-            let given = self.host_headers.for_url(url);
-            let signer = self.signer.as_ref().filter(|_| given.is_none_or(|given| !given.contains_key(SIGNATURE)));
-            // After all other headers, and again for each request that goes out.
-            let signature = match signer.map(|signer| signer.sign("GET", url, second.as_ref())).transpose() {
-                Ok(signature) => signature.flatten(),
-                Err(why) if self.requires_signature => return Err(Failure::of_signing(why)),
-                Err(_) => None,
-            };
-            if let Some(signature) = &signature {
-                signature.add_to(request.headers_mut());
-            }
-            if let Some(given) = given {
-                replace(request.headers_mut(), given);
-            }
-            let sent = self.keeps_exchange.then(|| sent_headers(url, request.headers(), given));
-            // After the copy of the request: a proxy's password is not part of it.
-            let proxy = self.proxy.as_ref().filter(|_| url.scheme() == "http");
-            if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.clone()) {
-                request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
-            }
+            let headers = self.headers_for(same_origin, cookies.as_ref(), validators);
+            let PreparedRequest { request, sent, signature } = self.prepare(url, &uri, headers, second.as_ref())?;
             let (ended, flight) = self.send(request, is_http1).await;
             match ended {
                 Ok(response) if !is_http1 && is_misdirected(&response) => {
@@ -350,27 +338,17 @@ impl HttpFetcher {
                     way.sent_again.push(url.clone());
                     drain(tracked(response)).await;
                 }
-                Ok(response) if proxy.is_some() && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+                Ok(response) if is_proxied && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
                     return Err(Failure::new(ErrorKind::ProxyError, "the proxy requires a user and a password"));
                 }
                 Ok(response) => {
                     ConnectionCounters::record_response(&response);
-                    if let Some(signer) = &self.signer {
-                        let status = response.status();
-                        let peer = response.extensions().get().map(|PeerAddress(address)| *address);
-                        signer.observe(url, peer, response.headers());
-                        if second.is_some() {
-                            signer.observe_second(url, status, response.headers());
-                        } else if let Some(signature) = &signature {
-                            second = signer.second(url, signature, status, response.headers());
-                            if second.is_some() {
-                                way.sent_again.push(url.clone());
-                                drain(tracked(response)).await;
-                                continue;
-                            }
-                        }
-                        way.is_signature_rejected =
-                            signature.is_some() && signer.is_rejected(url, status, response.headers());
+                    let signed = (signature.as_ref(), second.is_some());
+                    if let Some(wanted) = self.observe_signing(url, signed, &response, way) {
+                        second = Some(wanted);
+                        way.sent_again.push(url.clone());
+                        drain(tracked(response)).await;
+                        continue;
                     }
                     return Ok((response, flight, sent));
                 }
@@ -392,6 +370,66 @@ impl HttpFetcher {
                 Err(error) => return Err(Failure::of_request(&error)),
             }
         }
+    }
+
+    /// Returns the proxy that sees requests to `url`.
+    fn http_proxy(&self, url: &Url) -> Option<&ProxyAccess> {
+        self.proxy.as_ref().filter(|_| url.scheme() == "http")
+    }
+
+    /// Returns the request with its signature and all headers. `second` is the signature that the server has asked for.
+    fn prepare(
+        &self,
+        url: &Url,
+        uri: &Uri,
+        headers: HeaderMap,
+        second: Option<&SecondSignature>,
+    ) -> Result<PreparedRequest, Failure> {
+        let mut request = http::Request::new(Empty::new());
+        *request.uri_mut() = uri.clone();
+        *request.headers_mut() = headers;
+        let given = self.host_headers.for_url(url);
+        let signer = self.signer.as_ref().filter(|_| given.is_none_or(|given| !given.contains_key(SIGNATURE)));
+        // After all other headers, and again for each request that goes out.
+        let signature = match signer.map(|signer| signer.sign("GET", url, second)).transpose() {
+            Ok(signature) => signature.flatten(),
+            Err(why) if self.requires_signature => return Err(Failure::of_signing(why)),
+            Err(_) => None,
+        };
+        if let Some(signature) = &signature {
+            signature.add_to(request.headers_mut());
+        }
+        if let Some(given) = given {
+            replace(request.headers_mut(), given);
+        }
+        let sent = self.keeps_exchange.then(|| sent_headers(url, request.headers(), given));
+        // After the copy of the request: a proxy's password is not part of it.
+        if let Some(authorization) = self.http_proxy(url).and_then(|proxy| proxy.authorization.clone()) {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
+        }
+        Ok(PreparedRequest { request, sent, signature })
+    }
+
+    /// Notes what a response to a request, signed or signed for the second time, says of signatures. Returns the second
+    /// signature that the server asks for.
+    fn observe_signing(
+        &self,
+        url: &Url,
+        (signature, is_second): (Option<&RequestSignature>, bool),
+        response: &http::Response<Incoming>,
+        way: &mut Way,
+    ) -> Option<SecondSignature> {
+        let signer = self.signer.as_ref()?;
+        let (status, headers) = (response.status(), response.headers());
+        let peer = response.extensions().get().map(|PeerAddress(address)| *address);
+        signer.observe(url, peer, headers);
+        if is_second {
+            signer.observe_second(url, status, headers);
+        } else if let Some(wanted) = signature.and_then(|signature| signer.second(url, signature, status, headers)) {
+            return Some(wanted);
+        }
+        way.is_signature_rejected = signature.is_some() && signer.is_rejected(url, status, headers);
+        None
     }
 
     /// Returns the headers of a request, before its signature and those that were given for its host.

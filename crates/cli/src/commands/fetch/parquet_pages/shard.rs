@@ -12,17 +12,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parquet::basic::{Compression, ZstdLevel};
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
 use super::folder_of;
 use super::spool::{Row, Spool};
+use crate::commands::export::parquet::write_column;
 use crate::setup::part_file::part_file;
 
 /// The size of the pages in a row group.
@@ -99,35 +100,27 @@ fn without_statistics(properties: WriterPropertiesBuilder, column: &str) -> Writ
 fn write_group(writer: &mut SerializedFileWriter<File>, rows: Vec<Row>) -> Result<(), ParquetError> {
     let mut group = writer.next_row_group()?;
     let text = |of: fn(&Row) -> &str| rows.iter().map(|row| ByteArray::from(of(row))).collect::<Vec<_>>();
-    column::<ByteArrayType>(&mut group, &text(|row| &row.url), None)?;
-    column::<ByteArrayType>(&mut group, &text(|row| &row.final_url), None)?;
-    column::<Int32Type>(&mut group, &rows.iter().map(|row| i32::from(row.status)).collect::<Vec<_>>(), None)?;
+    write_column::<_, ByteArrayType>(&mut group, &text(|row| &row.url), None, None)?;
+    write_column::<_, ByteArrayType>(&mut group, &text(|row| &row.final_url), None, None)?;
+    write_column::<_, Int32Type>(
+        &mut group,
+        &rows.iter().map(|row| i32::from(row.status)).collect::<Vec<_>>(),
+        None,
+        None,
+    )?;
     let types = rows.iter().filter_map(|row| row.content_type.as_deref()).map(ByteArray::from).collect::<Vec<_>>();
-    column::<ByteArrayType>(&mut group, &types, Some(&levels(&rows, |row| row.content_type.is_some())))?;
-    column::<ByteArrayType>(&mut group, &text(|row| &row.fetcher), None)?;
-    column::<Int64Type>(&mut group, &rows.iter().map(|row| row.fetched_at).collect::<Vec<_>>(), None)?;
+    write_column::<_, ByteArrayType>(&mut group, &types, Some(&levels(&rows, |row| row.content_type.is_some())), None)?;
+    write_column::<_, ByteArrayType>(&mut group, &text(|row| &row.fetcher), None, None)?;
+    write_column::<_, Int64Type>(&mut group, &rows.iter().map(|row| row.fetched_at).collect::<Vec<_>>(), None, None)?;
     let (html, body) = (levels(&rows, |row| row.is_text), levels(&rows, |row| !row.is_text));
     let (text, other): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.is_text);
     let contents = |rows: Vec<Row>| rows.into_iter().map(|row| ByteArray::from(row.content)).collect::<Vec<_>>();
-    column::<ByteArrayType>(&mut group, &contents(text), Some(&html))?;
-    column::<ByteArrayType>(&mut group, &contents(other), Some(&body))?;
+    write_column::<_, ByteArrayType>(&mut group, &contents(text), Some(&html), None)?;
+    write_column::<_, ByteArrayType>(&mut group, &contents(other), Some(&body), None)?;
     group.close().map(drop)
 }
 
 /// Returns which rows have a value.
 fn levels(rows: &[Row], has: impl Fn(&Row) -> bool) -> Vec<i16> {
     rows.iter().map(|row| i16::from(has(row))).collect()
-}
-
-/// Writes the next column of the group.
-fn column<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, File>,
-    values: &[T::T],
-    levels: Option<&[i16]>,
-) -> Result<(), ParquetError> {
-    let Some(mut column) = group.next_column()? else {
-        return Err(ParquetError::General("more columns than the schema has".to_owned()));
-    };
-    column.typed::<T>().write_batch(values, levels, None)?;
-    column.close()
 }
