@@ -12,19 +12,15 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 use crate::format::segment_name;
 use crate::format::{
-    BlockFormat, FRAME_HEADER_LEN, FrameHeader, FrameKind, HEADER_LEN, INCOMPAT_BLOCKS, INCOMPAT_REWRITTEN, Link,
-    MINOR, RecordRef, Records, Seal, SegmentHeader, TIME_UNKNOWN, next_digest, pack_block, payload_crc, put_record,
-    record_len,
+    BLOCK_BYTES, BLOCK_RECORDS, BlockFormat, FRAME_HEADER_LEN, FrameHeader, FrameKind, HEADER_LEN, INCOMPAT_BLOCKS,
+    INCOMPAT_REWRITTEN, Link, MINOR, RecordRef, Records, Seal, SegmentHeader, TIME_UNKNOWN, next_digest, pack_block,
+    payload_crc, put_record, record_len,
 };
 use crate::fs::{Fs, FsFile, SyncSite, sync, write_all_at};
 use crate::read::scan::{Extent, Scanner, Step};
 
 /// A frame is cut when it has this many bytes.
 const FRAME_BYTES: usize = 1 << 20;
-/// A block is cut when it has this many records, or this many bytes before they are packed. So an unpacked block is not
-/// larger than a batch of a replay.
-const BLOCK_RECORDS: usize = 1024;
-const BLOCK_BYTES: usize = 512 << 10;
 
 /// The identity of the new segment.
 #[derive(Clone, Debug)]
