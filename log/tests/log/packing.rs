@@ -426,3 +426,77 @@ fn a_packing_that_fails_at_any_call_loses_nothing_that_is_written_after_it() {
     }
     assert!(images > 500, "{call} calls");
 }
+
+fn compact(fs: &SimFs, format: &'static dyn BlockFormat) -> fetchwise_log::CompactReport {
+    let maintenance = Maintenance::lock_with(Arc::new(fs.clone()), &dir()).unwrap();
+    let mut options = CompactOptions::new(0, 0);
+    (options.max_jump, options.blocks) = (None, Some(format));
+    maintenance.compact(&options, &mut |_, _| true, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn a_compaction_copies_large_blocks_and_packs_small_ones_together() {
+    let fs = SimFs::new(1);
+    for numbers in [0..3000, 3000..3100, 3100..3200, 3200..5000] {
+        let mut log = open(&fs, &packing(10));
+        append(&mut log, 1, numbers);
+        log.close().unwrap();
+    }
+    drop(open(&fs, &{
+        let mut options = packing(10);
+        options.begin_segment = true;
+        options
+    }));
+    let done = compact(&fs, &PlainBlocks);
+    assert_eq!((done.rewritten, done.segments), (1, (5, 2)));
+    assert!(done.bytes.1 < done.bytes.0, "{done:?}");
+    let blocks = [(FrameKind::Block, 3000), (FrameKind::Block, 200), (FrameKind::Block, 1800), (FrameKind::Seal, 0)];
+    assert_eq!(segments(&fs)[0], blocks);
+    check(&fs, 0..5000);
+}
+
+#[test]
+fn a_compaction_that_would_only_make_the_log_larger_leaves_it() {
+    /// Larger blocks become longer than smaller ones together.
+    #[derive(Debug)]
+    struct Swells;
+
+    impl BlockFormat for Swells {
+        fn pack(&self, records: &[fetchwise_log::RecordRef<'_>], _: &[usize]) -> Option<fetchwise_log::PackedBlock> {
+            let mut packed = PlainBlocks.pack(records, &[])?;
+            let mut rng = Rng::new(1);
+            let swollen = if records.len() > 10 { 20_000 } else { 0 };
+            packed.cold.extend((0..swollen).map(|_| rng.draw() as u8));
+            packed.cold.extend_from_slice(&u32::to_le_bytes(swollen));
+            Some(packed)
+        }
+
+        fn unpack(
+            &self,
+            block: &fetchwise_log::Block<'_>,
+            f: &mut dyn FnMut(fetchwise_log::RecordRef<'_>),
+        ) -> Result<(), fetchwise_log::UnpackError> {
+            let (rest, swollen) = block.cold.split_last_chunk().unwrap();
+            let cold = &rest[..rest.len() - u32::from_le_bytes(*swollen) as usize];
+            PlainBlocks.unpack(&fetchwise_log::Block { cold, ..*block }, f)
+        }
+    }
+
+    let fs = SimFs::new(1);
+    let mut options = packing(2);
+    options.blocks = Some(&Swells);
+    options.begin_segment = true;
+    for session in 0..4 {
+        let mut log = open(&fs, &options);
+        for n in session * 8..(session + 1) * 8 {
+            let payload = u64::to_le_bytes(n).repeat(500);
+            log.append(Record { kind: 1, schema: 1, key_hash: n, time_ms: 0, payload: &payload });
+        }
+        log.close().unwrap();
+    }
+    let before = segments(&fs);
+    let done = compact(&fs, &Swells);
+    assert_eq!((done.rewritten, done.segments, done.bytes.0), (0, (4, 4), done.bytes.1));
+    assert_eq!(segments(&fs), before);
+    assert!(fs.files().iter().all(|path| !path.to_string_lossy().contains("tmp-")), "{:?}", fs.files());
+}
