@@ -109,8 +109,8 @@ pub enum Error {
         /// The data directory.
         dir: PathBuf,
     },
-    /// A compaction replaced a file under a reader. A new reader can continue.
-    #[error("a compaction has replaced {}; open the log again", file.display())]
+    /// A compaction or the writer replaced a file under a reader. A new reader can continue.
+    #[error("a compaction or the writer has replaced {}; open the log again", file.display())]
     Replaced {
         /// The file.
         file: PathBuf,

@@ -73,6 +73,8 @@ impl JournalOptions {
     #[must_use]
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.log.segment_bytes = bytes;
+        // Small batches are packed before the segment is full.
+        self.log.repack_bytes = LogOptions::default().repack_bytes.min(bytes / 8);
         self
     }
 
@@ -91,8 +93,8 @@ impl JournalOptions {
         self
     }
 
-    /// Sets whether entries that are written together are packed into columns, which take a fraction of the space. By
-    /// default they are, from 256 entries on. Releases that cannot read columns refuse the segments of a journal that
+    /// Sets whether entries are packed into columns, which take a fraction of the space. By default they are: 256 entries
+    /// or more that are written together at once, smaller batches once they take 512 KiB, and at a close. Releases that cannot read columns refuse the segments of a journal that
     /// packs.
     #[must_use]
     pub fn pack(mut self, packs: bool) -> Self {

@@ -81,6 +81,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
         let what = "appends, synced at the end";
         versus(&mut section, what, "journal at `Interval(100 ms)`", &peer.name, ours / peer.rate, "");
     }
+    sizes(&mut section, &attempts, scale.pick(2_000, 20_000));
     let ours = syncs[0].latency.p50();
     for peer in &syncs[1..] {
         let versus = if peer.name.starts_with("bare") { Section::limit } else { Section::duel };
@@ -88,6 +89,28 @@ pub(crate) fn measure(scale: Scale) -> Section {
         versus(&mut section, what, "journal at `Sync`", &peer.name, peer.latency.p50() / ours, "");
     }
     section
+}
+
+/// Bytes of a log whose batches are as small as they get: each attempt is handed to the system before the next one.
+fn sizes(section: &mut Section, attempts: &[Attempt], count: usize) {
+    let tmp = tempfile::tempdir().unwrap();
+    let segments = || Reader::open(tmp.path()).unwrap().segments().map(|segment| segment.bytes).sum::<u64>();
+    let (journal, _) = Journal::open(tmp.path(), options(Durability::Os).linger(Duration::ZERO)).unwrap();
+    let mut rows = Vec::new();
+    let mut row = |when: &str, bytes: u64, written: usize| {
+        rows.push(vec![when.to_owned(), bytes.to_string(), (bytes / written as u64).to_string()]);
+    };
+    for n in 1..=count {
+        journal.append_attempt(&attempts[n % attempts.len()]).unwrap();
+        journal.settled().wait().unwrap();
+        if n % (count / 4) == 0 {
+            row(&format!("after {n} attempts"), segments(), n);
+        }
+    }
+    journal.close().unwrap();
+    row("closed", segments(), count);
+    section.text("Bytes of segments, allocated space included, while attempts are appended one by one:");
+    section.table(&["", "bytes", "bytes per attempt"], rows);
 }
 
 fn record_bytes(attempts: &[Attempt]) -> usize {

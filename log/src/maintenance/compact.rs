@@ -17,7 +17,7 @@ use crate::directory::lock::{Guard, LOCK, MAINT_LOCK, acquire};
 use crate::directory::manifest::SnapshotManifest;
 use crate::directory::reserve;
 use crate::error::{Damage, Error};
-use crate::format::{BlockFormat, Link, RecordRef, TIME_UNKNOWN, record_len};
+use crate::format::{BLOCK_BYTES, BLOCK_RECORDS, BlockFormat, FrameKind, Link, RecordRef, TIME_UNKNOWN, record_len};
 use crate::fs::{Fs, RealFs, SyncSite};
 use crate::maintenance::rewrite::{Builder, Identity};
 use crate::maintenance::snapshot::{await_durable, publish_manifest, write_snapshot};
@@ -27,7 +27,7 @@ use crate::read::chain::ChainSegment;
 use crate::read::progress::Progress;
 use crate::read::segment_check::{GoodFrame, SegmentReport, scan_segment};
 use crate::read::snapshot::{Section, SnapshotCheck, SnapshotMeta};
-use crate::read::unpack::Unpacker;
+use crate::read::unpack::{FrameRecords, Unpacker};
 
 /// The options of a compaction.
 #[derive(Clone, Debug)]
@@ -290,11 +290,13 @@ impl<'a> Compaction<'a> {
         }
         for segment in self.sealed() {
             let mut census = Census { records: 0, kept: 0, kept_bytes: 0 };
-            let report = self.each_record(segment, &mut |seq, record, _| {
-                census.records += 1;
-                if seq > self.floor_seq || keep(seq, record) {
-                    census.kept += 1;
-                    census.kept_bytes += record_len(record.payload.len()) as u64;
+            let report = self.each_frame(segment, &mut |_, records| {
+                for (seq, record) in records.numbered() {
+                    census.records += 1;
+                    if seq > self.floor_seq || keep(seq, record) {
+                        census.kept += 1;
+                        census.kept_bytes += record_len(record.payload.len()) as u64;
+                    }
                 }
                 Ok(())
             })?;
@@ -310,10 +312,11 @@ impl<'a> Compaction<'a> {
         Ok((all, newest_ms))
     }
 
-    fn each_record(
+    /// Calls `f` with each frame that has records, and with these.
+    fn each_frame(
         &self,
         segment: &ChainSegment,
-        f: &mut dyn FnMut(u64, RecordRef<'_>, i64) -> Result<(), Error>,
+        f: &mut dyn FnMut(&GoodFrame<'_>, &FrameRecords<'_>) -> Result<(), Error>,
     ) -> Result<SegmentReport, Error> {
         let mut failed = None;
         let mut unpacker = Unpacker::new(self.options.blocks, self.dir);
@@ -322,22 +325,13 @@ impl<'a> Compaction<'a> {
                 failed = Some(Error::Stopped);
                 return false;
             }
-            let max_time = frame.header.max_time;
-            let records = match unpacker.records(&segment.file.name, &frame) {
-                Ok(Some(records)) => records,
-                Ok(None) => return true,
-                Err(error) => {
-                    failed = Some(error);
-                    return false;
-                }
+            let done = match unpacker.records(&segment.file.name, &frame) {
+                Ok(Some(records)) => f(&frame, &records),
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
             };
-            for (seq, record) in records.numbered() {
-                if let Err(e) = f(seq, record, max_time) {
-                    failed = Some(e);
-                    return false;
-                }
-            }
-            true
+            failed = done.err();
+            failed.is_none()
         };
         let report = segment.file.with_file(self.fs, |file| scan_segment(self.fs, segment, file, &mut visit))?;
         failed.map_or(Ok(report), Err)
@@ -364,19 +358,13 @@ impl<'a> Compaction<'a> {
                 Some(run) if joins && open => {
                     run.segments.end = i + 1;
                     run.bytes += count.kept_bytes;
-                    run.kept += count.kept;
-                    run.changes |= drops || packs;
+                    run.drops |= drops;
+                    run.packs |= packs;
                 }
-                _ => runs.push(Run {
-                    segments: i..i + 1,
-                    bytes: count.kept_bytes,
-                    kept: count.kept,
-                    changes: drops || packs,
-                    open,
-                }),
+                _ => runs.push(Run { segments: i..i + 1, bytes: count.kept_bytes, drops, packs, open }),
             }
         }
-        runs.retain(|run| run.changes || run.segments.len() > 1);
+        runs.retain(|run| run.drops || run.packs || run.segments.len() > 1);
         let file_len = |range: Range<usize>| sealed[range].iter().map(|s| s.file.file_len).sum::<u64>();
         let all_bytes = self.catalog.chain.iter().map(|s| s.file.file_len).sum::<u64>();
         let replaced: u64 = file_len(0..gone) + runs.iter().map(|run| file_len(run.segments.clone())).sum::<u64>();
@@ -403,15 +391,22 @@ impl<'a> Compaction<'a> {
         // Whole segments are unlinked first, and replaced segments with their run, so that little extra space is
         // needed.
         self.unlink(&self.sealed()[..plan.gone])?;
-        let mut written = 0;
+        let mut bytes = self.report.bytes.0 - self.sealed()[..plan.gone].iter().map(|s| s.file.file_len).sum::<u64>();
         for run in &plan.runs {
-            written += self.rewrite(run, keep)?;
-            // The first one's name is the new segment's, which has replaced it.
-            self.unlink(&self.sealed()[run.segments.clone()][1..])?;
+            let old = run.segments.clone();
+            match self.rewrite(run, keep)? {
+                Some(written) => {
+                    bytes = bytes - self.sealed()[old.clone()].iter().map(|s| s.file.file_len).sum::<u64>() + written;
+                    // The first one's name is the new segment's, which has replaced it.
+                    self.unlink(&self.sealed()[old][1..])?;
+                }
+                None => {
+                    self.report.rewritten -= 1;
+                    self.report.segments.1 += old.len() - 1;
+                }
+            }
         }
-        let replaced = plan.runs.iter().flat_map(|run| &self.sealed()[run.segments.clone()]);
-        let gone = replaced.chain(&self.sealed()[..plan.gone]).map(|s| s.file.file_len).sum::<u64>();
-        self.report.bytes.1 = self.report.bytes.0 - gone + written;
+        self.report.bytes.1 = bytes;
         Ok(())
     }
 
@@ -449,10 +444,11 @@ impl<'a> Compaction<'a> {
         self.fs.sync_dir(self.dir, SyncSite::UnlinkDir).map_err(|e| Error::io("sync", self.dir, e))
     }
 
-    /// Writes one segment in place of a run of them and returns its length.
-    fn rewrite(&self, run: &Run, keep: &mut dyn FnMut(u64, RecordRef<'_>) -> bool) -> Result<u64, Error> {
+    /// Writes one segment in place of a run of them and returns its length. `None` if nothing has to go and the new one
+    /// would be larger; then the old ones stay.
+    fn rewrite(&self, run: &Run, keep: &mut dyn FnMut(u64, RecordRef<'_>) -> bool) -> Result<Option<u64>, Error> {
         let segments = &self.sealed()[run.segments.clone()];
-        let (Some(first), Some(last)) = (segments.first(), segments.last()) else { return Ok(0) };
+        let (Some(first), Some(last)) = (segments.first(), segments.last()) else { return Ok(None) };
         let identity = Identity {
             store: first.file.header.store,
             number: first.file.header.number,
@@ -467,8 +463,16 @@ impl<'a> Compaction<'a> {
         };
         let mut builder = Builder::create(self.fs, self.dir, &identity)?;
         for segment in segments {
-            let report = self.each_record(segment, &mut |seq, record, max_time| {
-                if seq > self.floor_seq || keep(seq, record) { builder.add(seq, &record, max_time) } else { Ok(()) }
+            let report = self.each_frame(segment, &mut |frame, records| {
+                let mut wants = |seq, record| seq > self.floor_seq || keep(seq, record);
+                let kept: Vec<bool> = records.numbered().map(|(seq, record)| wants(seq, record)).collect();
+                // A block that has about the size of a new one would be packed to the same again.
+                let is_large = kept.len() * 2 >= BLOCK_RECORDS || records.payload.len() * 2 >= BLOCK_BYTES;
+                if frame.header.kind == FrameKind::Block && is_large && kept.iter().all(|kept| *kept) {
+                    return builder.add_block(&frame.header, frame.records, frame.payload);
+                }
+                let mut kept = records.numbered().zip(kept).filter(|(_, kept)| *kept);
+                kept.try_for_each(|((seq, record), _)| builder.add(seq, &record, frame.header.max_time))
             })?;
             let damage = report.damage;
             if !damage.is_empty() {
@@ -476,7 +480,12 @@ impl<'a> Compaction<'a> {
                 return Err(Error::Corrupt { dir: self.dir.to_owned(), damage });
             }
         }
-        builder.finish()
+        let old_len: u64 = segments.iter().map(|segment| segment.file.file_len).sum();
+        if !run.drops && builder.len_at_end()? > old_len {
+            builder.discard();
+            return Ok(None);
+        }
+        builder.finish().map(Some)
     }
 }
 
@@ -489,9 +498,10 @@ struct Plan {
 struct Run {
     segments: Range<usize>,
     bytes: u64,
-    kept: u64,
-    /// Whether it drops or packs records.
-    changes: bool,
+    /// Whether records in it go.
+    drops: bool,
+    /// Whether records in it may be packed.
+    packs: bool,
     /// Whether more may join.
     open: bool,
 }

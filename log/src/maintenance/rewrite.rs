@@ -12,19 +12,15 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 use crate::format::segment_name;
 use crate::format::{
-    BlockFormat, FRAME_HEADER_LEN, FrameHeader, FrameKind, HEADER_LEN, INCOMPAT_BLOCKS, INCOMPAT_REWRITTEN, Link,
-    MINOR, RecordRef, Records, Seal, SegmentHeader, TIME_UNKNOWN, next_digest, pack_block, payload_crc, put_record,
-    record_len,
+    BLOCK_BYTES, BLOCK_RECORDS, BlockFormat, FRAME_HEADER_LEN, FrameHeader, FrameKind, HEADER_LEN, INCOMPAT_BLOCKS,
+    INCOMPAT_REWRITTEN, Link, MINOR, RecordRef, Records, SEAL_LEN, Seal, SegmentHeader, TIME_UNKNOWN, frame_len,
+    next_digest, pack_block, payload_crc, put_record, record_len,
 };
 use crate::fs::{Fs, FsFile, SyncSite, sync, write_all_at};
 use crate::read::scan::{Extent, Scanner, Step};
 
 /// A frame is cut when it has this many bytes.
 const FRAME_BYTES: usize = 1 << 20;
-/// A block is cut when it has this many records, or this many bytes before they are packed. So an unpacked block is not
-/// larger than a batch of a replay.
-const BLOCK_RECORDS: usize = 1024;
-const BLOCK_BYTES: usize = 512 << 10;
 
 /// The identity of the new segment.
 #[derive(Clone, Debug)]
@@ -157,6 +153,7 @@ impl<'a> Builder<'a> {
 
     /// Adds a block as it is.
     pub(crate) fn add_block(&mut self, frame: &FrameHeader, records: u32, payload: &[u8]) -> Result<(), Error> {
+        self.end_block()?;
         self.end_frame()?;
         self.header.incompat |= INCOMPAT_BLOCKS;
         self.write_block(frame.first_seq, frame.count, records, frame.max_time, payload)
@@ -186,6 +183,18 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
+    /// Ends the last frame and returns the length of the file once it is sealed.
+    pub(crate) fn len_at_end(&mut self) -> Result<u64, Error> {
+        self.end_block()?;
+        self.end_frame()?;
+        Ok(self.offset + frame_len(SEAL_LEN))
+    }
+
+    /// Gives the file up.
+    pub(crate) fn discard(self) {
+        let _ = self.fs.remove(&self.tmp);
+    }
+
     /// Seals, syncs and reads back the file, gives it its name, and makes the name durable. Returns its length.
     pub(crate) fn finish(mut self) -> Result<u64, Error> {
         let done = self.try_finish();
@@ -196,10 +205,7 @@ impl<'a> Builder<'a> {
     }
 
     fn try_finish(&mut self) -> Result<u64, Error> {
-        self.end_block()?;
-        self.end_frame()?;
-        let seal_len = crate::format::frame_len(crate::format::SEAL_LEN);
-        self.header.born_len = self.offset + seal_len;
+        self.header.born_len = self.len_at_end()?;
         if let Some(last_seq) = self.own_alias {
             let last_seq = last_seq.max(self.next_seq - 1);
             // No segment links to this one yet, so any value serves as digest, as long as the next segment repeats it.

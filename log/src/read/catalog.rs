@@ -109,7 +109,7 @@ impl Catalog {
 
     fn read_once(fs: &dyn Fs, dir: &Path) -> Result<Self, Error> {
         // The floor is read before the listing. A segment that is unlinked after that is either missing from the
-        // listing, which `recheck_floor` notices, or it was listed and opening it fails; both times the listing is
+        // listing, which `recheck_manifests` notices, or it was listed and opening it fails; both times the listing is
         // repeated.
         let mut catalog = Self::default();
         catalog.read_manifests(fs, dir)?;
@@ -134,7 +134,7 @@ impl Catalog {
         files.sort_by_key(|file| (file.number(), std::cmp::Reverse(file.stands_to())));
         catalog.check_stores(&files);
         catalog.resolve(files);
-        catalog.recheck_floor(fs, dir)?;
+        catalog.recheck_manifests(fs, dir)?;
         let mut damage = std::mem::take(&mut catalog.damage);
         refine_damage(fs, &catalog.chain, &mut damage)?;
         catalog.damage = damage;
@@ -163,15 +163,19 @@ impl Catalog {
         }
     }
 
-    /// A compaction may have raised the floor and unlinked segments between the two reads. Then segments that seem
-    /// missing are not.
-    fn recheck_floor(&self, fs: &dyn Fs, dir: &Path) -> Result<(), Error> {
+    /// A compaction may have raised the floor and unlinked segments between the two reads, and a writer may have replaced
+    /// the last segment. Then segments that seem missing are not.
+    fn recheck_manifests(&self, fs: &dyn Fs, dir: &Path) -> Result<(), Error> {
         if self.damage.is_empty() {
             return Ok(());
         }
         let now = read_small(fs, &dir.join(SNAPSHOT))?.and_then(|bytes| SnapshotManifest::decode(&bytes).ok());
         if now.is_some() && now.map(|m| m.generation) != self.snapshot.map(|m| m.generation) {
             return Err(Error::Replaced { file: dir.join(SNAPSHOT) });
+        }
+        let now = read_small(fs, &dir.join(SEGMENTS))?.and_then(|bytes| SegmentsManifest::decode(&bytes).ok());
+        if now.is_some() && now.map(|m| m.generation) != self.segments.map(|m| m.generation) {
+            return Err(Error::Replaced { file: dir.join(SEGMENTS) });
         }
         Ok(())
     }

@@ -57,6 +57,23 @@ impl Batch {
         self.bytes.len() - FRAME_HEADER_LEN
     }
 
+    /// Whether the records of the next batch may become one block with these.
+    pub(super) fn takes(&self, next: &Self, max_records: usize, max_bytes: usize) -> bool {
+        let are_records = self.kind == FrameKind::Records && next.kind == FrameKind::Records;
+        are_records
+            && self.next_seq() == next.first_seq
+            && (self.count + next.count) as usize <= max_records
+            && self.payload_len() + next.payload_len() <= max_bytes
+    }
+
+    /// Appends the records of the next batch.
+    pub(super) fn append(&mut self, next: &Self) {
+        self.bytes.extend_from_slice(&next.bytes[FRAME_HEADER_LEN..]);
+        self.count += next.count;
+        self.min_time = self.min_time.min(next.min_time);
+        self.max_time = self.max_time.max(next.max_time);
+    }
+
     /// Packs the records into a block. Returns the memory that they took; `None` if they cannot be packed.
     pub(super) fn pack(&mut self, format: &dyn BlockFormat) -> Option<Vec<u8>> {
         // Records are read in place. A Vec's bytes may start anywhere, but with most allocators they start at a multiple

@@ -100,6 +100,7 @@ impl Log {
             begin_segment: options.begin_segment,
             blocks: options.blocks,
             pack_from: options.pack_from,
+            repack_bytes: options.repack_bytes,
         };
         let (writer, recovery) = recover(&plan)?;
         crate::directory::reserve::keep(&*fs, dir);

@@ -41,6 +41,7 @@ impl ManualLog {
             begin_segment: options.begin_segment,
             blocks: options.blocks,
             pack_from: options.pack_from,
+            repack_bytes: options.repack_bytes,
         };
         let (writer, recovery) = recover(&plan)?;
         Ok((Self { writer, next_seq: recovery.next_seq, batch: None, _lock: lock }, recovery))
@@ -69,6 +70,12 @@ impl ManualLog {
     pub fn sync(&mut self) -> Result<(), Error> {
         self.finish();
         self.writer.sync()
+    }
+
+    /// Packs what small batches have left, once it is enough.
+    pub fn repack(&mut self) -> Result<(), Error> {
+        self.finish();
+        self.writer.repack()
     }
 
     /// Writes, syncs, and leaves a sync marker.

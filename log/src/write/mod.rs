@@ -14,3 +14,4 @@ pub(crate) mod shared;
 pub(crate) mod sync;
 pub(crate) mod worker;
 pub(crate) mod writer;
+mod young_segment;

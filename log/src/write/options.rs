@@ -17,6 +17,9 @@ pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
 /// The default number of records from which on a batch is packed.
 const DEFAULT_PACK_FROM: u32 = 256;
 
+/// The default number of bytes that may wait to be packed.
+const DEFAULT_REPACK_BYTES: u64 = 512 << 10;
+
 /// The meaning of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -153,6 +156,11 @@ pub struct LogOptions {
     /// The number of records from which on a batch is packed. A batch is what has been gathered when a frame is written;
     /// it is acknowledged as one.
     pub pack_from: u32,
+    /// Bytes of batches that were too small for a block, from which on the writer packs them: it writes its segment anew,
+    /// up to four times this size, with all records in blocks. A close packs them, too. Memory: five times as much. A
+    /// segment that fills up before is not packed, so this is at most an eighth of
+    /// [`segment_bytes`](Self::segment_bytes). Meaningless without [`blocks`](Self::blocks).
+    pub repack_bytes: u64,
 }
 
 impl Default for LogOptions {
@@ -170,6 +178,7 @@ impl Default for LogOptions {
             begin_segment: false,
             blocks: None,
             pack_from: DEFAULT_PACK_FROM,
+            repack_bytes: DEFAULT_REPACK_BYTES,
         }
     }
 }

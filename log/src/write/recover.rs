@@ -57,6 +57,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) begin_segment: bool,
     pub(crate) blocks: Option<&'static dyn BlockFormat>,
     pub(crate) pack_from: u32,
+    pub(crate) repack_bytes: u64,
 }
 
 /// How often a compaction may take files away under us.
@@ -113,6 +114,7 @@ fn try_recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
         here_since: recovery.next_seq,
         blocks: plan.blocks,
         pack_from: plan.pack_from,
+        repack_bytes: plan.repack_bytes,
     });
     remove_unfinished(fs, plan.dir, &catalog);
     // A last segment without records serves as the new one.

@@ -310,6 +310,11 @@ impl Worker {
         if idle && (self.writer.is_dirty() || self.writer.is_unmarked()) {
             self.writer.mark()?;
         }
+        if self.writer.is_repack_due() {
+            // Nobody waits for the packing.
+            self.shared.acks.advance(self.writer.written_next(), self.writer.durable_next());
+            self.writer.repack()?;
+        }
         Ok(())
     }
 

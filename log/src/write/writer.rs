@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use super::batch::Batch;
 use super::segment::{Active, Point};
+use super::young_segment::{Due, YoungSegment};
 use crate::directory::manifest::{SEGMENTS, SegmentsManifest, publish};
 use crate::error::Error;
 use crate::format::{
@@ -46,6 +47,8 @@ pub(crate) struct Setup {
     pub(crate) blocks: Option<&'static dyn BlockFormat>,
     /// How many records a batch has at least that is packed.
     pub(crate) pack_from: u32,
+    /// How many bytes of smaller batches may wait to be packed.
+    pub(crate) repack_bytes: u64,
 }
 
 /// The counts of the writer.
@@ -68,6 +71,8 @@ pub(crate) struct WriterCounts {
 pub(crate) struct Writer {
     setup: Setup,
     active: Option<Active>,
+    /// The durable frames of the active segment.
+    young: YoungSegment,
     /// Frames not yet durable, oldest first; the first `written` of them are in the active segment.
     retained: VecDeque<Batch>,
     written: usize,
@@ -89,6 +94,7 @@ impl Writer {
             in_doubt: false,
             setup,
             active: None,
+            young: YoungSegment::default(),
             retained: VecDeque::new(),
             written: 0,
             retained_bytes: 0,
@@ -163,9 +169,7 @@ impl Writer {
     /// Gives up the segment being written, which is gone. Returns how many durable records were in it; those that are
     /// in memory will be written to the next segment, whose link to the missing one makes the loss show.
     pub(crate) fn lose_segment(&mut self) -> u64 {
-        let Some(active) = self.active.take() else { return 0 };
-        self.setup.prev_number = active.header.number;
-        self.setup.prev = active.durable.link();
+        let Some(active) = self.leave_segment() else { return 0 };
         self.broken = true;
         self.found_next = self.durable_next();
         self.durable_next().saturating_sub(active.header.first_seq)
@@ -177,6 +181,7 @@ impl Writer {
         let next_seq = self.durable_next();
         let gone = next_seq.saturating_sub(self.setup.here_since);
         self.active = None;
+        self.young = YoungSegment::default();
         self.broken = true;
         self.written = 0;
         self.found_next = next_seq;
@@ -258,7 +263,9 @@ impl Writer {
         if self.active.is_none() {
             return Ok(());
         }
-        if self.seal().is_err() {
+        let is_worth_packing = self.young.is_worth_packing(self.setup.repack_bytes);
+        let packed = if is_worth_packing { self.pack_segment() } else { Ok(()) };
+        if packed.and_then(|()| self.seal()).is_err() {
             // All records are durable. A segment without a seal is read as after a crash, so nothing is lost.
             return Ok(());
         }
@@ -293,9 +300,77 @@ impl Writer {
             self.try_sync(SyncSite::BeforeSeal)?;
         }
         self.seal()?;
-        let Some(active) = self.active.take() else { return Ok(()) };
+        self.leave_segment();
+        Ok(())
+    }
+
+    /// Stops writing to the active segment. The next one follows its durable end.
+    fn leave_segment(&mut self) -> Option<Active> {
+        self.young = YoungSegment::default();
+        let active = self.active.take()?;
         self.setup.prev_number = active.header.number;
         self.setup.prev = active.durable.link();
+        Some(active)
+    }
+
+    /// What is due with what was written in small batches.
+    fn due(&self) -> Option<Due> {
+        let is_possible = self.setup.blocks.is_some() && self.active.is_some() && !self.broken;
+        let due = self.young.due(self.retained_bytes as u64, self.setup.repack_bytes);
+        due.filter(|_| is_possible)
+    }
+
+    /// Whether [`repack`](Self::repack) has something to do.
+    pub(crate) fn is_repack_due(&self) -> bool {
+        self.due().is_some()
+    }
+
+    /// Packs what was written in small batches, once it is enough. Failures as with [`pump`](Self::pump).
+    pub(crate) fn repack(&mut self) -> Result<(), Error> {
+        if self.due().is_none() {
+            return Ok(());
+        }
+        self.sync()?;
+        let is_full = match self.due() {
+            Some(Due::Pack) => {
+                self.pack_segment()?;
+                self.young.is_full(self.setup.repack_bytes)
+            }
+            Some(Due::Roll) => true,
+            None => false,
+        };
+        if is_full && self.roll().is_err() {
+            self.heal()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the active segment anew, with its records in blocks, and removes the old one. Everything is durable already.
+    /// The new segment follows what the old one followed, so the old one is not part of the log once the new one has its
+    /// name.
+    fn pack_segment(&mut self) -> Result<(), Error> {
+        let (Some(format), Some(active)) = (self.setup.blocks, &self.active) else { return Ok(()) };
+        self.check_presence()?;
+        let old = active.path.clone();
+        self.retained = self.young.take_packed(format).into();
+        self.retained_bytes = self.retained.iter().map(|batch| batch.bytes.len()).sum();
+        let unpublished = self.counts.manifest_failures;
+        match self.try_begin() {
+            Ok(()) => {
+                // A reader that finds neither of the two sees by the manifest that it came at the wrong moment.
+                if self.counts.manifest_failures == unpublished {
+                    let _ = self.setup.fs.remove(&old);
+                }
+            }
+            Err(failure) if failure.may_have_name => {
+                // After a crash the new segment may count, so nothing may be appended to the old one.
+                self.active = None;
+                self.heal()?;
+            }
+            // The old segment is as it was. Packing is tried again when more has been written.
+            Err(_) => self.release(self.retained.len()),
+        }
+        self.young.forget_unpacked();
         Ok(())
     }
 
@@ -326,7 +401,10 @@ impl Writer {
         };
         let len = frame_len(batch.payload_len());
         let durable_off = active.durable.offset;
-        if let Err(e) = active.reserve(len, self.setup.segment_bytes) {
+        // Not far beyond where the segment is written anew.
+        let young = self.setup.blocks.and(self.young.allocation_limit(active.header.born_len, self.setup.repack_bytes));
+        let limit = young.map_or(self.setup.segment_bytes, |limit| limit.min(self.setup.segment_bytes));
+        if let Err(e) = active.reserve(len, limit) {
             self.counts.failures += 1;
             return Err(e);
         }
@@ -358,6 +436,7 @@ impl Writer {
             return Err(e);
         }
         self.counts.bytes += len;
+        self.young.count_plain(len);
         Ok(())
     }
 
@@ -382,7 +461,11 @@ impl Writer {
         for _ in 0..n {
             let Some(batch) = self.retained.pop_front() else { break };
             self.retained_bytes -= batch.bytes.len();
-            self.keep_spare(batch.bytes);
+            let unused = match self.setup.blocks {
+                Some(_) => self.young.keep(batch, self.setup.repack_bytes),
+                None => Some(batch.bytes),
+            };
+            unused.into_iter().for_each(|memory| self.keep_spare(memory));
         }
         self.written = 0;
     }
@@ -396,10 +479,7 @@ impl Writer {
     /// Leaves a failed segment behind and goes on in a new one that holds every frame not known durable.
     fn heal(&mut self) -> Result<(), Error> {
         self.check_presence()?;
-        if let Some(active) = self.active.take() {
-            self.setup.prev_number = active.header.number;
-            self.setup.prev = active.durable.link();
-        }
+        self.leave_segment();
         self.broken = true;
         self.written = 0;
         self.begin_segment()?;
@@ -409,14 +489,20 @@ impl Writer {
 
     /// Begins a segment that holds all retained frames. Afterwards they are durable.
     pub(crate) fn begin_segment(&mut self) -> Result<(), Error> {
+        self.try_begin().map_err(|failure| failure.error)
+    }
+
+    fn try_begin(&mut self) -> Result<(), NotBegun> {
         let number = self.setup.next_number;
         let first_seq = self.setup.prev.last_seq + 1;
         let tmp = self.setup.dir.join(format!("tmp-seg-{number:08x}"));
         let path = self.setup.dir.join(segment_name(number, first_seq));
         // Each attempt has a new number, because after a failed directory sync the old name may or may not survive a
         // crash.
-        self.setup.next_number =
-            number.checked_add(1).ok_or_else(|| Error::Invalid("no segment numbers are left".into()))?;
+        self.setup.next_number = number.checked_add(1).ok_or_else(|| NotBegun {
+            error: Error::Invalid("no segment numbers are left".into()),
+            may_have_name: false,
+        })?;
         let born_len = self.retained.iter().map(|b| frame_len(b.payload_len())).sum::<u64>() + HEADER_LEN as u64;
         // A recovered block is kept by a writer that packs nothing, too.
         let has_blocks = self.setup.blocks.is_some() || self.retained.iter().any(|b| b.kind == FrameKind::Block);
@@ -438,8 +524,8 @@ impl Writer {
             born_len,
             alias: Link::default(),
         };
-        let mut named = false;
-        match self.build_segment(&*fs, header, &tmp, &path, &mut named) {
+        let mut may_have_name = false;
+        match self.build_segment(&*fs, header, (&tmp, &path), &mut may_have_name) {
             Ok(active) => {
                 self.setup.durable_seq = self.setup.durable_seq.max(active.durable.next_seq - 1);
                 self.found_next = active.durable.next_seq;
@@ -455,8 +541,11 @@ impl Writer {
                 self.counts.failures += 1;
                 // Best effort. A file that is left over is ignored, because of its name or because no later segment
                 // links to it.
-                let _ = fs.remove(if named { &path } else { &tmp });
-                Err(Error::io("write", &path, e))
+                let _ = fs.remove(&tmp);
+                if may_have_name {
+                    let _ = fs.remove(&path);
+                }
+                Err(NotBegun { error: Error::io("write", &path, e), may_have_name })
             }
         }
     }
@@ -465,9 +554,8 @@ impl Writer {
         &mut self,
         fs: &dyn Fs,
         header: SegmentHeader,
-        tmp: &Path,
-        path: &Path,
-        named: &mut bool,
+        (tmp, path): (&Path, &Path),
+        may_have_name: &mut bool,
     ) -> io::Result<Active> {
         let file = fs.create_new(tmp)?;
         write_all_at(&*file, &header.encode(), 0)?;
@@ -494,8 +582,8 @@ impl Writer {
         self.counts.bytes += active.written.offset;
         self.counts.syncs += 2;
         sync(&*active.file, SyncSite::NewSegment)?;
+        *may_have_name = true;
         fs.rename(tmp, path)?;
-        *named = true;
         fs.sync_dir(&self.setup.dir, SyncSite::NewSegmentDir)?;
         self.counts.synced += 1;
         active.durable = active.written;
@@ -521,6 +609,13 @@ impl Writer {
             self.counts.manifest_failures += 1;
         }
     }
+}
+
+/// Why a segment was not begun.
+struct NotBegun {
+    error: Error,
+    /// Whether its file may be found under its name after a crash.
+    may_have_name: bool,
 }
 
 /// A random UUID, version 4.

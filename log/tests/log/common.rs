@@ -39,6 +39,8 @@ pub(crate) fn options() -> LogOptions {
     // Most batches of the suite have one to three records.
     options.blocks = Some(&PlainBlocks);
     options.pack_from = 2;
+    // A few batches of one record are enough.
+    options.repack_bytes = 512;
     options
 }
 
@@ -138,10 +140,11 @@ pub(crate) fn workload(fs: &SimFs, oracle: &mut Oracle, rng: &mut Rng, ops: u64)
         for _ in 0..rng.below(4) {
             oracle.append(&mut log, rng);
         }
-        let done = match rng.below(12) {
+        let done = match rng.below(13) {
             0..=4 => log.write(),
             5..=8 => log.sync(),
             9 => log.mark(),
+            12 => log.repack(),
             10 => {
                 let closed = log.close();
                 if closed.is_ok() {
@@ -188,12 +191,17 @@ pub(crate) fn script(fs: &SimFs, oracle: &mut Oracle) {
         for step in 0..6 {
             let step_of = |log: &mut ManualLog| match step {
                 0 | 3 => log.write(),
-                1 | 4 => log.sync(),
+                1 => log.sync(),
+                4 => log.repack(),
                 _ => log.mark(),
             };
-            let records = if step == 3 { 40 } else { 2 };
+            let records = [2, 2, 2, 40, 8, 2][step];
             for _ in 0..records {
                 oracle.append(&mut log, &mut rng);
+                if step == 4 {
+                    // Batches of one record, which wait to be packed. What fails here is tried again below.
+                    let _ = log.write();
+                }
             }
             let done = step_of(&mut log);
             oracle.acknowledge(&log);

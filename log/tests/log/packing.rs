@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::common::{DIR, dir, last_segment};
 use fetchwise_log::format::{BlockHead, FrameHeader, FrameKind, HEADER_LEN, SegmentHeader};
-use fetchwise_log::fs::sim::{Rng, SimFs, Survival};
+use fetchwise_log::fs::sim::{Fault, Rng, SimFs, Survival};
 use fetchwise_log::fuzzing::{PlainBlocks, UNPACKABLE};
 use fetchwise_log::{
     BlockFormat, CompactOptions, Durability, Log, LogOptions, Maintenance, ManualLog, Reader, Record, verify_with,
@@ -262,4 +262,241 @@ fn a_log_with_threads_packs_what_it_gathers_and_reads_it_back() {
     assert_eq!(summary.unwrap().records, 5000);
     assert!(log.metrics().bytes < 5000 * 60, "records take 80 bytes each: {}", log.metrics().bytes);
     log.close().unwrap();
+}
+
+/// Options of a writer that packs small batches once they take a KiB.
+fn repacking() -> LogOptions {
+    let mut options = packing(1000);
+    options.repack_bytes = 1 << 10;
+    options
+}
+
+/// The files of segments, oldest first, with the frames of each.
+fn segments(fs: &SimFs) -> Vec<Vec<(FrameKind, u32)>> {
+    let files = fs.files().into_iter().filter(|path| path.extension().is_some_and(|e| e == "fwl"));
+    files.map(|path| frames(&fs.read(&path).unwrap()).1).collect()
+}
+
+#[test]
+fn small_batches_are_packed_once_they_are_enough_and_at_a_close() {
+    let fs = SimFs::new(1);
+    let mut log = open(&fs, &repacking());
+    for n in 0..5 {
+        append(&mut log, 1, n..n + 1);
+        log.repack().unwrap();
+    }
+    assert_eq!(segments(&fs), [vec![(FrameKind::Records, 1); 5]], "not enough yet");
+    for n in 5..8 {
+        append(&mut log, 1, n..n + 1);
+        log.repack().unwrap();
+    }
+    assert_eq!(segments(&fs), [vec![(FrameKind::Block, 8)]], "in one segment, and the first one is gone");
+    assert_eq!(log.durable_seq(), 8);
+    append(&mut log, 1, 8..9);
+    log.repack().unwrap();
+    assert_eq!(segments(&fs), [vec![(FrameKind::Block, 8), (FrameKind::Records, 1)]], "the next ones wait again");
+    check(&fs, 0..9);
+    append(&mut log, 1, 9..12);
+    log.close().unwrap();
+    let closed = vec![(FrameKind::Block, 8), (FrameKind::Block, 4), (FrameKind::Seal, 0)];
+    assert_eq!(segments(&fs), [closed]);
+    check(&fs, 0..12);
+    // The next writer goes on behind the segment that stands for the others.
+    let mut log = open(&fs, &repacking());
+    append(&mut log, 1, 12..13);
+    log.sync().unwrap();
+    check(&fs, 0..13);
+}
+
+#[test]
+fn a_packed_segment_that_is_large_enough_is_sealed_and_one_of_large_batches_is_not_written_anew() {
+    let fs = SimFs::new(1);
+    let mut log = open(&fs, &repacking());
+    for n in 0..2000 {
+        append(&mut log, 1, n..n + 1);
+        log.repack().unwrap();
+    }
+    let all = segments(&fs);
+    assert!(all.len() > 2 && all.len() < 40, "{all:?}");
+    for segment in &all[..all.len() - 1] {
+        let (seal, blocks) = segment.split_last().unwrap();
+        assert_eq!(seal.0, FrameKind::Seal);
+        assert!(blocks.iter().all(|(kind, _)| *kind == FrameKind::Block), "{segment:?}");
+    }
+    check(&fs, 0..2000);
+
+    let fs = SimFs::new(1);
+    let mut options = repacking();
+    options.pack_from = 100;
+    let mut log = open(&fs, &options);
+    append(&mut log, 1, 0..1);
+    // Memory does not hold what has been written in whole blocks.
+    append(&mut log, 1, 1..3001);
+    log.sync().unwrap();
+    for n in 3001..3020 {
+        append(&mut log, 1, n..n + 1);
+        log.repack().unwrap();
+    }
+    let all = segments(&fs);
+    assert_eq!(all[0][..2], [(FrameKind::Records, 1), (FrameKind::Block, 3000)], "it stays as it was");
+    assert_eq!(all[0].last(), Some(&(FrameKind::Seal, 0)), "and ends once enough small batches wait in it");
+    assert_eq!(all.len(), 2);
+    check(&fs, 0..3020);
+}
+
+#[test]
+fn records_that_cannot_be_packed_are_not_written_anew_again_and_again() {
+    let fs = SimFs::new(1);
+    let mut log = open(&fs, &repacking());
+    for n in 0..12 {
+        append(&mut log, UNPACKABLE, n..n + 1);
+        log.repack().unwrap();
+    }
+    let calls = fs.calls();
+    log.repack().unwrap();
+    assert_eq!(fs.calls(), calls);
+    check(&fs, 0..12);
+}
+
+/// A writer replaces its last segment at any moment of a reader, which must not take that for a loss.
+#[test]
+fn readers_beside_a_writer_that_packs_see_every_durable_record_and_no_damage() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut options = repacking();
+    options.durability = Durability::Os;
+    options.linger = std::time::Duration::ZERO;
+    let (log, _) = Log::open(tmp.path(), options).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for n in 0..3000u64 {
+                let payload = payload(n);
+                log.append(Record { kind: 1, schema: 1, key_hash: n, time_ms: 0, payload: &payload }).unwrap();
+                log.settled().wait().unwrap();
+            }
+        });
+        let mut rounds = 0;
+        while !writer.is_finished() || rounds == 0 {
+            let durable = log.durable_seq();
+            let reader = match Reader::open(tmp.path()) {
+                Err(fetchwise_log::Error::Replaced { .. }) => continue,
+                reader => reader.unwrap().with_blocks(&PlainBlocks),
+            };
+            let mut next = 1;
+            let summary = reader.for_each(|seq, _| {
+                assert_eq!(seq, next);
+                next += 1;
+            });
+            let summary = summary.unwrap();
+            assert_eq!(summary.damage, vec![]);
+            assert!(next > durable, "{durable} were durable, {} were found", next - 1);
+            rounds += 1;
+        }
+    });
+    log.close().unwrap();
+    assert!(verify_with(Arc::new(fetchwise_log::fs::RealFs), tmp.path()).unwrap().is_sound());
+}
+
+/// The file of a new segment may come back after a crash although its name could not be made durable. So the writer must
+/// not go on in the segment that this file stands for.
+#[test]
+fn a_packing_that_fails_at_any_call_loses_nothing_that_is_written_after_it() {
+    let (mut call, mut images) = (0, 0);
+    loop {
+        let fs = SimFs::new(1);
+        let mut log = open(&fs, &repacking());
+        for n in 0..10 {
+            append(&mut log, 1, n..n + 1);
+        }
+        log.sync().unwrap();
+        let begun = fs.calls();
+        fs.fault_at(begun + call, Fault::Eintr);
+        let _ = log.repack();
+        if fs.calls() <= begun + call {
+            break;
+        }
+        append(&mut log, 1, 10..11);
+        log.sync().unwrap();
+        for survival in Survival::ALL {
+            for seed in 0..20 {
+                check(&fs.crash(survival, &mut Rng::new(seed)), 0..11);
+                images += 1;
+            }
+        }
+        call += 1;
+    }
+    assert!(images > 500, "{call} calls");
+}
+
+fn compact(fs: &SimFs, format: &'static dyn BlockFormat) -> fetchwise_log::CompactReport {
+    let maintenance = Maintenance::lock_with(Arc::new(fs.clone()), &dir()).unwrap();
+    let mut options = CompactOptions::new(0, 0);
+    (options.max_jump, options.blocks) = (None, Some(format));
+    maintenance.compact(&options, &mut |_, _| true, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn a_compaction_copies_large_blocks_and_packs_small_ones_together() {
+    let fs = SimFs::new(1);
+    for numbers in [0..3000, 3000..3100, 3100..3200, 3200..5000] {
+        let mut log = open(&fs, &packing(10));
+        append(&mut log, 1, numbers);
+        log.close().unwrap();
+    }
+    drop(open(&fs, &{
+        let mut options = packing(10);
+        options.begin_segment = true;
+        options
+    }));
+    let done = compact(&fs, &PlainBlocks);
+    assert_eq!((done.rewritten, done.segments), (1, (5, 2)));
+    assert!(done.bytes.1 < done.bytes.0, "{done:?}");
+    let blocks = [(FrameKind::Block, 3000), (FrameKind::Block, 200), (FrameKind::Block, 1800), (FrameKind::Seal, 0)];
+    assert_eq!(segments(&fs)[0], blocks);
+    check(&fs, 0..5000);
+}
+
+#[test]
+fn a_compaction_that_would_only_make_the_log_larger_leaves_it() {
+    /// Larger blocks become longer than smaller ones together.
+    #[derive(Debug)]
+    struct Swells;
+
+    impl BlockFormat for Swells {
+        fn pack(&self, records: &[fetchwise_log::RecordRef<'_>], _: &[usize]) -> Option<fetchwise_log::PackedBlock> {
+            let mut packed = PlainBlocks.pack(records, &[])?;
+            let mut rng = Rng::new(1);
+            let swollen = if records.len() > 10 { 20_000 } else { 0 };
+            packed.cold.extend((0..swollen).map(|_| rng.draw() as u8));
+            packed.cold.extend_from_slice(&u32::to_le_bytes(swollen));
+            Some(packed)
+        }
+
+        fn unpack(
+            &self,
+            block: &fetchwise_log::Block<'_>,
+            f: &mut dyn FnMut(fetchwise_log::RecordRef<'_>),
+        ) -> Result<(), fetchwise_log::UnpackError> {
+            let (rest, swollen) = block.cold.split_last_chunk().unwrap();
+            let cold = &rest[..rest.len() - u32::from_le_bytes(*swollen) as usize];
+            PlainBlocks.unpack(&fetchwise_log::Block { cold, ..*block }, f)
+        }
+    }
+
+    let fs = SimFs::new(1);
+    let mut options = packing(2);
+    options.blocks = Some(&Swells);
+    options.begin_segment = true;
+    for session in 0..4 {
+        let mut log = open(&fs, &options);
+        for n in session * 8..(session + 1) * 8 {
+            let payload = u64::to_le_bytes(n).repeat(500);
+            log.append(Record { kind: 1, schema: 1, key_hash: n, time_ms: 0, payload: &payload });
+        }
+        log.close().unwrap();
+    }
+    let before = segments(&fs);
+    let done = compact(&fs, &Swells);
+    assert_eq!((done.rewritten, done.segments, done.bytes.0), (0, (4, 4), done.bytes.1));
+    assert_eq!(segments(&fs), before);
+    assert!(fs.files().iter().all(|path| !path.to_string_lossy().contains("tmp-")), "{:?}", fs.files());
 }

@@ -45,8 +45,8 @@ pub struct MaintenanceOptions {
     pub retain: Duration,
     /// Share of the log in expired segments from which on it compacts; `None` disables this.
     pub compact_threshold: Option<f64>,
-    /// Bytes in finished segments that are not packed, from which on it compacts to pack them. They must also be the
-    /// share of the log that `compact_threshold` says. `None` disables this.
+    /// Bytes in finished segments that no compaction has packed, from which on it compacts to pack and merge them. They must
+    /// also be the share of the log that `compact_threshold` says. `None` disables this.
     pub pack_bytes: Option<u64>,
     /// Largest disk usage of the log in bytes; `None` for no limit.
     pub max_disk_bytes: Option<u64>,
@@ -92,7 +92,7 @@ pub enum CompactCause {
         /// Share from 0 to 1.
         share: f64,
     },
-    /// A large share of the log was not packed.
+    /// A large share of the log was in segments of a writer.
     Unpacked {
         /// Share from 0 to 1.
         share: f64,
@@ -282,7 +282,7 @@ impl Worker {
     }
 
     /// Returns the share of the log's bytes in finished segments that maintenance has not packed; `None` if these are
-    /// too few. A writer packs only what it writes at once, so its segments count.
+    /// too few. A writer's segments are small and may hold batches that are not packed, so they count.
     fn unpacked_share(&self) -> Result<Option<f64>, JournalError> {
         let Some(least) = self.options.pack_bytes else { return Ok(None) };
         let (mut unpacked, mut total) = (0, 0);
