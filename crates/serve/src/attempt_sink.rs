@@ -46,7 +46,7 @@ pub(crate) struct AttemptStore {
     /// The number of attempts that the journal rejected.
     failures: AtomicU64,
     /// The fetchers with a known cost.
-    specs: Vec<FetcherSpec>,
+    specs: Mutex<Vec<FetcherSpec>>,
 }
 
 /// Figures of the attempts since the current scan and, once it is complete, of those before it.
@@ -83,7 +83,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl AttemptStore {
     /// Returns the known cost of a request by a fetcher, in plain requests.
     pub(crate) fn request_cost(&self, name: &str) -> f64 {
-        self.specs
+        lock(&self.specs)
             .iter()
             .find(|spec| *spec.name == *name)
             .map_or_else(|| FetcherSpec::by_name(name).cost, |spec| spec.cost)
@@ -112,7 +112,7 @@ impl AttemptStore {
             last_scan: watch::Sender::new(0),
             current_scan: AtomicU64::new(1),
             failures: AtomicU64::new(0),
-            specs,
+            specs: Mutex::new(specs),
         }
     }
 
@@ -144,7 +144,7 @@ impl AttemptStore {
         let dir = &self.dir;
         let mut found = lock(&self.counts).ids.begin_scan();
         journal::attempt_contents(dir, |id, content| found.add(id, content))?;
-        let (mut figures, mut series, now) = (blank(&self.specs), Series::default(), self.clock.date());
+        let (mut figures, mut series, now) = (blank(&lock(&self.specs)), Series::default(), self.clock.date());
         journal::replay(dir, |seq, entry| {
             if seq < end
                 && let Entry::Attempt(attempt) = entry
@@ -187,11 +187,19 @@ impl AttemptStore {
     pub(crate) fn append_tombstone(&self, tombstone: &Tombstone) -> Result<u64, JournalError> {
         let mut counts = lock(&self.counts);
         let ticket = self.journal.append_tombstone(tombstone)?;
-        counts.figures = blank(&self.specs);
+        counts.figures = blank(&lock(&self.specs));
         counts.series = Series::default();
         self.current_scan.fetch_add(1, Ordering::AcqRel);
         // The queue may have shed the tombstone. Then the scan counts everything.
         Ok(ticket.seq().unwrap_or(u64::MAX))
+    }
+
+    /// Takes the costs of these fetchers from now on; the figures need another scan for it.
+    pub(crate) fn set_costs<'s>(&self, changed: impl Iterator<Item = &'s FetcherSpec>) {
+        let mut specs = lock(&self.specs);
+        for spec in changed {
+            specs.iter_mut().filter(|known| known.name == spec.name).for_each(|known| *known = spec.clone());
+        }
     }
 
     /// Clears the figures, because the log has dropped old attempts; it then needs another scan. Returns the position
@@ -202,7 +210,7 @@ impl AttemptStore {
     pub(crate) fn reset(&self) -> Result<u64, JournalError> {
         let mut counts = lock(&self.counts);
         let end = self.end()?;
-        counts.figures = blank(&self.specs);
+        counts.figures = blank(&lock(&self.specs));
         counts.series = Series::default();
         self.current_scan.fetch_add(1, Ordering::AcqRel);
         Ok(end)
@@ -221,7 +229,7 @@ impl AttemptStore {
     /// Clears the figures of a followed log, because something was forgotten; it then needs another scan.
     pub(crate) fn restart(&self) {
         let mut counts = lock(&self.counts);
-        counts.figures = blank(&self.specs);
+        counts.figures = blank(&lock(&self.specs));
         counts.series = Series::default();
         self.current_scan.fetch_add(1, Ordering::AcqRel);
     }

@@ -217,6 +217,12 @@ impl Handle {
         &self.state.selector
     }
 
+    /// Counts the log again with the costs that the candidates have now.
+    pub async fn costs_changed(&self) {
+        self.state.attempts.set_costs(self.selector().candidates().map(|(_, spec)| spec));
+        self.recount().await;
+    }
+
     /// Counts the log again, because old attempts were dropped from it. Requests for figures wait until the count is
     /// complete.
     pub async fn recount(&self) {
