@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::attempt_id_set::{AttemptIdSet, ScannedIds};
+use crate::event_marks::{EventKind, EventMarks};
 use crate::time_series::Series;
 use crate::unavailable_fetchers::UnavailableFetchers;
 use fetchwise::analytics::{By, Stats};
@@ -45,6 +46,8 @@ pub(crate) struct AttemptStore {
     current_scan: AtomicU64,
     /// The number of attempts that the journal rejected.
     failures: AtomicU64,
+    /// The newest events.
+    marks: EventMarks,
     /// The fetchers with a known cost.
     specs: Mutex<Vec<FetcherSpec>>,
 }
@@ -112,6 +115,7 @@ impl AttemptStore {
             last_scan: watch::Sender::new(0),
             current_scan: AtomicU64::new(1),
             failures: AtomicU64::new(0),
+            marks: EventMarks::default(),
             specs: Mutex::new(specs),
         }
     }
@@ -192,6 +196,11 @@ impl AttemptStore {
         self.current_scan.fetch_add(1, Ordering::AcqRel);
         // The queue may have shed the tombstone. Then the scan counts everything.
         Ok(ticket.seq().unwrap_or(u64::MAX))
+    }
+
+    /// Returns the newest events.
+    pub(crate) fn marks(&self) -> &EventMarks {
+        &self.marks
     }
 
     /// Takes the costs of these fetchers from now on; the figures need another scan for it.
@@ -325,10 +334,15 @@ impl Sink for AttemptStore {
     }
 
     fn host_pause(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) {
+        if until.is_some() {
+            self.marks.add(at, EventKind::Paused, domain);
+        }
         self.journal.host_pause(domain, until, at);
     }
 
     fn released(&self, what: Released<'_>, at: Timestamp) {
+        let (Released::Host(name) | Released::Link(name)) = what;
+        self.marks.add(at, EventKind::Unpaused, name);
         self.journal.released(what, at);
     }
 }

@@ -44,7 +44,9 @@ impl LiveControl {
             if reloaded.changed_pace {
                 pauses.iter().for_each(PauseControl::paces_changed);
             }
-            if let Some(server) = server.clone().filter(|_| reloaded.changed_costs) {
+            let Some(server) = server.clone() else { return };
+            server.mark_reload(&reloaded.words);
+            if reloaded.changed_costs {
                 tasks.spawn(async move { server.costs_changed().await });
             }
         };

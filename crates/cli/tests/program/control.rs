@@ -210,10 +210,14 @@ fn settings(rate: &str, cost: &str) -> String {
     format!("[pace]\nmode = \"fixed\"\ninitial_rate = {rate}\n[fetcher.playwright]\ncost = {cost}\n")
 }
 
-/// Returns what the dashboard of a run says a request by the browser costs.
+/// Returns a part of what the dashboard of a run shows.
+fn shown(dashboard: &str, part: &str) -> Value {
+    ask_at(dashboard.parse().unwrap(), None, "GET", "/v1/dashboard", b"").unwrap().of(200)[part].clone()
+}
+
+/// Returns what a request by the browser costs.
 fn browser_cost(dashboard: &str) -> Value {
-    let board = ask_at(dashboard.parse().unwrap(), None, "GET", "/v1/dashboard", b"").unwrap().of(200);
-    board["browser_request_cost"].clone()
+    shown(dashboard, "browser_request_cost")
 }
 
 #[test]
@@ -249,6 +253,9 @@ fn a_running_fetch_takes_pace_and_costs_of_the_changed_file_and_refuses_an_inval
     let text = reloaded["reloaded"].as_str().unwrap();
     let words = ["reloaded c.toml: mode learning", "pace: initial_rate 0.0001 -> 20", "cost: playwright 20 -> 7.5"];
     assert!(words.iter().all(|word| text.contains(word)) && !text.contains("after a restart"), "{text}");
+    let events = shown(&dashboard, "events");
+    let event = |place: usize| (events[place]["event"].as_str(), events[place]["text"].as_str());
+    assert_eq!((event(0), event(1)), ((Some("started"), None), (Some("reloaded"), Some(text))), "{events}");
     until_blocking("the dashboard counts with the new cost", || browser_cost(&dashboard) == json!(7.5));
     assert_eq!(results.iter().filter(|line| line.contains("\"success\":true")).count(), 5);
     assert!(child.wait().unwrap().success());
