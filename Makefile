@@ -103,7 +103,7 @@ node: ## Build the package for Node and test it as it is installed (some five mi
 examples: ## Run the examples that are packages of their own
 	@.ci/examples
 
-book: ## Build the documentation as a book, in target/book (installs mdbook)
+book: ## Build the documentation as a book, in target/book (the first time compiles mdbook, which takes minutes)
 	@.ci/book
 
 fmt: ## Format the code

@@ -532,6 +532,10 @@ export interface End {
   isBanned: boolean
   /** The number of recorded attempts. */
   requests: number
+  /** Whether the last attempt was the trial of a host that refuses all requests. That says nothing of the link. */
+  wasTrial: boolean
+  /** Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product before its log-in. */
+  isDefaultPage: boolean
   /** The end of the pause, in milliseconds since 1970. */
   pausedUntil?: number
   /** The paused object: `link`, `host` or `pace`. */

@@ -41,8 +41,7 @@ impl Config {
         if let Some(policy) = self.policy.as_deref().and_then(|name| policy::by_name(name).ok()) {
             builder = builder.policy(policy);
         }
-        let fetchers = self.with_signed_arms(self.fetchers.iter().map(super::FetcherConfig::spec).collect());
-        builder = fetchers.into_iter().fold(builder, SelectorBuilder::fetcher);
+        builder = self.candidates().into_iter().fold(builder, SelectorBuilder::fetcher);
         // With `always` no unsigned fetcher hides, so a host that refuses the signed ones is left.
         let after_refusal = self.identity.after_refusal.filter(|_| self.signing != Some(SigningMode::Always));
         builder = builder.after_refusal(after_refusal.unwrap_or_default());
@@ -55,6 +54,11 @@ impl Config {
             builder = builder.prior(made);
         }
         builder
+    }
+
+    /// Returns the candidates that the config lists; none if it leaves them at the built-in ones.
+    pub fn candidates(&self) -> Vec<FetcherSpec> {
+        self.with_signed_arms(self.fetchers.iter().map(super::FetcherConfig::spec).collect())
     }
 
     /// Returns the file suffixes.

@@ -557,6 +557,23 @@ impl Selector {
         self.learned.registry.candidates()
     }
 
+    /// Sets the cost of a request for each candidate while other threads decide: `cost` returns it in plain requests, and
+    /// whether it is measured; `None` leaves a candidate as it is. Returns whether any cost has changed. A decision sees
+    /// the old costs or the new ones, and what was learned stays.
+    ///
+    /// ```
+    /// use fetchwise::selector::Selector;
+    ///
+    /// let selector = Selector::builder().build()?;
+    /// assert!(selector.set_costs(|spec| (&*spec.name == "playwright").then_some((12.0, false))));
+    /// let browser = selector.fetcher_id("playwright").and_then(|id| selector.fetcher(id));
+    /// assert_eq!(browser.map(|spec| spec.cost), Some(12.0));
+    /// # Ok::<(), fetchwise::error::Error>(())
+    /// ```
+    pub fn set_costs(&self, cost: impl Fn(&FetcherSpec) -> Option<(f64, bool)>) -> bool {
+        self.learned.registry.set_costs(cost)
+    }
+
     /// Returns the constants of estimation and choice.
     pub fn settings(&self) -> &Settings {
         &self.settings

@@ -255,6 +255,10 @@ pub struct End {
     pub is_banned: bool,
     /// The number of recorded attempts.
     pub requests: u32,
+    /// Whether the last attempt was the trial of a host that refuses all requests. That says nothing of the link.
+    pub was_trial: bool,
+    /// Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product before its log-in.
+    pub is_default_page: bool,
     /// The end of the pause, in milliseconds since 1970.
     pub paused_until: Option<f64>,
     /// The paused object: `link`, `host` or `pace`.
@@ -277,6 +281,8 @@ impl End {
             status: end.status.map(u32::from),
             is_banned: end.is_banned,
             requests: end.requests,
+            was_trial: end.was_trial,
+            is_default_page: end.is_default_page,
             paused_until: details.paused_until.map(given::date_ms),
             paused: details.paused,
             message: end.message.clone(),

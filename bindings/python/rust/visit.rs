@@ -377,6 +377,18 @@ impl End {
         self.kept.requests
     }
 
+    /// Whether the last attempt was the trial of a host that refuses all requests. That says nothing of the link.
+    #[getter]
+    fn was_trial(&self) -> bool {
+        self.kept.was_trial
+    }
+
+    /// Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product before its log-in.
+    #[getter]
+    fn is_default_page(&self) -> bool {
+        self.kept.is_default_page
+    }
+
     /// The end of the pause, in seconds since 1970; None when there is no pause.
     #[getter]
     fn paused_until(&self) -> Option<f64> {

@@ -111,6 +111,7 @@ fn run(cli: &Cli, out: &mut Output) -> Result<Exit, Failure> {
         Command::Attempts(args) => commands::attempts::run(args, &settings, out),
         Command::Hosts(args) => commands::hosts::run(args, &settings, out),
         Command::Links(args) => commands::links::run(args, &settings, out),
+        Command::Reload(_) => commands::reload::run(&settings, out),
         Command::Unpause(args) => commands::unpause::run(args, &settings, out),
         Command::Classify(args) => commands::classify::run(args, &settings, out),
         Command::Detect(args) => commands::detect::run(args, &settings, out),

@@ -1,4 +1,4 @@
-//! A handle by which a caller tells a running crawl that pauses have ended early.
+//! A handle by which a caller tells a running crawl that pauses have ended early, or that paces have changed.
 //!
 //! Invariants: a message names what may be asked again, never what is fetched. A link that is still paused is paused again
 //! without a request.
@@ -14,6 +14,8 @@ pub(crate) enum EndedPause {
     Host(String),
     /// A link, by its id or its URL.
     Link(String),
+    /// The wait of all links for the pace of their hosts.
+    Paces,
 }
 
 /// Tells a crawl that pauses have ended. Clones tell the same crawl, and have no effect once it has ended.
@@ -33,6 +35,11 @@ impl PauseControl {
     /// `www.`.
     pub fn host_unpaused(&self, domain: &str) {
         let _ = self.0.send(EndedPause::Host(domain.to_owned()));
+    }
+
+    /// Lets all links that wait for the pace of their hosts be asked again at once: the settings of the pace have changed.
+    pub fn paces_changed(&self) {
+        let _ = self.0.send(EndedPause::Paces);
     }
 
     /// Lets a waiting link be asked again at once, by its id or its URL.

@@ -356,14 +356,18 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         for link in self.links.values_mut() {
             link.is_released |= match ended {
                 EndedPause::Host(domain) => **self.frontier.name(link.host) == **domain,
-                // Only its task knows what a link is called.
-                EndedPause::Link(_) => true,
+                // Only its task knows what a link is called, and how long its host lets it wait.
+                EndedPause::Link(_) | EndedPause::Paces => true,
             };
         }
         let released = match ended {
             EndedPause::Host(domain) => {
                 self.frontier.release(domain, self.now());
                 self.paused.extract(|host, _| host == domain)
+            }
+            EndedPause::Paces => {
+                self.frontier.release_all(self.now());
+                self.paused.extract(|_, paused| paused.fetched.report.error_type == Some(Report::PACED))
             }
             EndedPause::Link(name) => {
                 let name = link_name(name);

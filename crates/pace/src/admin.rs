@@ -50,7 +50,8 @@ impl Pace {
             return;
         }
         guard.reset();
-        let mut admission = self.admission(key, guard.active_entry(), now.as_millis());
+        let active = self.active.load();
+        let mut admission = self.admission(&active, key, guard.active_entry(), now.as_millis());
         admission.wake();
         if let Some(gate) = admission.gate(Level::Host) {
             gate.active.in_flight = in_flight;

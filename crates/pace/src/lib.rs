@@ -92,12 +92,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use fetchwise_types::heuristic::url::site_of;
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
+mod active_settings;
 mod admin;
 mod explain;
 mod limiter;
@@ -122,8 +124,9 @@ pub use summary::PaceSummary;
 
 pub use fetchwise_types::{fetch_result, registry, response, time};
 
+use crate::active_settings::ActiveSettings;
 use crate::limiter::active_state::ActiveState;
-use crate::limiter::admission::{Admission, LevelRules};
+use crate::limiter::admission::Admission;
 use crate::limiter::host::{HostEntry, HostIdentity};
 use crate::limiter::host_map::HostMap;
 use crate::limiter::permit::wrapped;
@@ -173,8 +176,10 @@ pub struct MinInterval {
 
 /// The paces of all hosts. See the [crate page](self).
 pub struct Pace {
-    settings: PaceSettings,
-    rules: LevelRules,
+    active: ArcSwap<ActiveSettings>,
+    seed: u64,
+    /// Whether there is no pace.
+    is_off: bool,
     hosts: HostMap,
     sites: SharedMap,
     addresses: SharedMap,
@@ -192,7 +197,7 @@ const SWEEP_LEAST: usize = 4096;
 impl fmt::Debug for Pace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pace")
-            .field("settings", &self.settings)
+            .field("settings", &self.settings())
             .field("hosts", &self.hosts.len())
             .finish_non_exhaustive()
     }
@@ -207,10 +212,10 @@ impl Default for Pace {
 impl Pace {
     /// Creates a pace with nothing learned.
     pub fn new(settings: PaceSettings) -> Self {
-        let settings = settings.clamped();
         Self {
-            rules: LevelRules::new(&settings, |name| key_of(name, settings.seed)),
-            settings,
+            seed: settings.seed,
+            is_off: settings.mode == PaceMode::Off,
+            active: ArcSwap::from_pointee(ActiveSettings::new(settings)),
             hosts: HostMap::default(),
             sites: SharedMap::default(),
             addresses: SharedMap::default(),
@@ -227,15 +232,10 @@ impl Pace {
         Self { store: Some(store), ..self }
     }
 
-    /// Returns the settings in effect.
-    pub fn settings(&self) -> &PaceSettings {
-        &self.settings
-    }
-
     /// Returns whether a request may go out now, or when to call again. Call it when the request could go out at once:
     /// nothing is reserved for a waiting caller.
     pub fn admit(&self, scope: Scope<'_>, cost: Cost, now: Timestamp) -> Admit {
-        if self.settings.mode == PaceMode::Off {
+        if self.is_off {
             return Admit::Go(Permit::new(0, now.as_millis(), Default::default(), 0, 0, 0));
         }
         self.sweep(now);
@@ -248,7 +248,7 @@ impl Pace {
     /// Books a request that already went out, at `sent`, without admission: its sender learned of the host only from
     /// the response, as a client does that follows redirects by itself.
     pub fn book_sent(&self, scope: Scope<'_>, cost: Cost, sent: Timestamp, now: Timestamp) -> Permit {
-        if self.settings.mode == PaceMode::Off {
+        if self.is_off {
             return Permit::new(0, now.as_millis(), Default::default(), 0, 0, 0);
         }
         self.sweep(now);
@@ -282,13 +282,14 @@ impl Pace {
 
     /// Sets the minimum gap between requests that the host declares: its `Crawl-delay`. The settings decide its effect.
     pub fn set_min_interval(&self, scope: Scope<'_>, gap: Duration, now: Timestamp) -> MinInterval {
-        let most = Duration::from_secs_f64(self.settings.max_crawl_delay_s);
+        let settings = self.settings();
+        let most = Duration::from_secs_f64(settings.max_crawl_delay_s);
         let (is_shortened, applied) = (gap > most, gap.min(most));
-        if self.settings.mode == PaceMode::Off || self.settings.crawl_delay == CrawlDelay::Ignore || applied.is_zero() {
+        if self.is_off || settings.crawl_delay == CrawlDelay::Ignore || applied.is_zero() {
             return MinInterval { applied: None, is_shortened: false, is_new: false };
         }
         self.with_levels(scope, now, |admission| {
-            let is_start = self.settings.crawl_delay == CrawlDelay::Initial;
+            let is_start = settings.crawl_delay == CrawlDelay::Initial;
             admission.wake();
             let is_new = admission
                 .gate(Level::Host)
@@ -368,7 +369,8 @@ impl Pace {
     pub fn doubt_verdict(&self, host: &str, doubt: u32, now: Timestamp) -> DoubtVerdict {
         let key = self.key(host);
         let Some(mut guard) = self.hosts.get(key) else { return DoubtVerdict::Page };
-        let mut admission = self.admission(key, guard.entry(), now.as_millis());
+        let active = self.active.load();
+        let mut admission = self.admission(&active, key, guard.entry(), now.as_millis());
         admission.gate(Level::Host).map_or(DoubtVerdict::Page, |gate| gate.verdict(doubt))
     }
 
@@ -380,7 +382,8 @@ impl Pace {
         let HostIdentity { site, address, .. } = *host.identity;
         let (mut sites, mut addresses) = (self.sites.lock(site), self.addresses.lock(address));
         let (site, address) = (sites.get_mut(site), addresses.get_mut(address));
-        Some(Admission { site, address, ..self.admission(key, host, now.as_millis()) }.explain())
+        let active = self.active.load();
+        Some(Admission { site, address, ..self.admission(&active, key, host, now.as_millis()) }.explain())
     }
 
     /// Returns the persisted state of a host, a site or an address; `None` if it is unknown.
@@ -476,13 +479,13 @@ impl Pace {
     }
 
     /// Returns the admission of a host without shared levels.
-    fn admission<'a>(&'a self, key: u64, host: HostEntry<'a>, now: i64) -> Admission<'a> {
+    fn admission<'a>(&'a self, active: &'a ActiveSettings, key: u64, host: HostEntry<'a>, now: i64) -> Admission<'a> {
         Admission {
-            settings: &self.settings,
-            rules: &self.rules,
+            settings: &active.settings,
+            rules: &active.rules,
             load: &self.load,
             key,
-            configured: self.rules.configured(key),
+            configured: active.rules.configured(key),
             host,
             site: None,
             address: None,
@@ -496,9 +499,10 @@ impl Pace {
         let (key, now) = (self.key(scope.host), now.as_millis());
         loop {
             let mut guard = self.hosts.get_or_insert_with(key, true, || self.new_host(key, scope.host));
-            let host = guard.active_entry();
+            // Under the lock: a change of the settings comes to this host later, or was there before.
+            let (host, active) = (guard.active_entry(), self.active.load());
             if scope.address.is_none() && host.identity.is_alone(now) {
-                return run(&mut self.admission(key, host, now));
+                return run(&mut self.admission(&active, key, host, now));
             }
             let site_key = self.key(scope.site);
             host.identity.site = site_key;
@@ -529,7 +533,7 @@ impl Pace {
                 (Some(entries), None) => entries.get_mut(address_key),
                 (None, _) => None,
             };
-            return run(&mut Admission { site: Some(site), address, ..self.admission(key, host, now) });
+            return run(&mut Admission { site: Some(site), address, ..self.admission(&active, key, host, now) });
         }
     }
 
@@ -540,20 +544,20 @@ impl Pace {
         now: Timestamp,
         run: impl FnOnce(&mut Admission<'_>) -> T,
     ) -> Option<T> {
-        if self.settings.mode == PaceMode::Off {
+        if self.is_off {
             return None;
         }
         let mut guard = self.hosts.get(permit.host)?;
-        let host = guard.entry();
+        let (host, active) = (guard.entry(), self.active.load());
         let (key, now) = (permit.host, now.as_millis());
         if host.identity.is_alone(now) {
-            return Some(run(&mut self.admission(key, host, now)));
+            return Some(run(&mut self.admission(&active, key, host, now)));
         }
         let HostIdentity { site, address, .. } = *host.identity;
         let mut sites = self.sites.lock(site);
         let mut addresses = (address != 0).then(|| self.addresses.lock(address));
         let (site, address) = (sites.get_mut(site), addresses.as_mut().and_then(|entries| entries.get_mut(address)));
-        Some(run(&mut Admission { site, address, ..self.admission(key, host, now) }))
+        Some(run(&mut Admission { site, address, ..self.admission(&active, key, host, now) }))
     }
 
     /// Tells `other` that its site has another host, or has a state, so that it reads the site from now on. No lock may
@@ -581,7 +585,7 @@ impl Pace {
     }
 
     fn key(&self, name: &str) -> u64 {
-        key_of(name, self.settings.seed)
+        key_of(name, self.seed)
     }
 
     /// Removes idle entries once their number has doubled. No lock may be held.

@@ -1080,3 +1080,47 @@ fn trials_that_fail_otherwise_than_the_limit_are_not_repeated_at_once() {
     }
     assert!(trials <= 9, "{trials}");
 }
+
+#[test]
+fn changed_settings_hold_at_once_for_hosts_in_use_and_for_new_ones() {
+    let fixed = |rate: f64, hosts: &[(&str, f64)]| PaceSettings {
+        mode: PaceMode::Fixed,
+        initial_rate: rate,
+        max_rate: 1000.0,
+        hosts: hosts.iter().map(|(n, r)| ((*n).to_owned(), HostPace { rate: Some(*r), parallel: None })).collect(),
+        ..PaceSettings::default()
+    };
+    let now = Timestamp::from_millis(1_000_000);
+    let pace = Pace::new(fixed(0.01, &[]));
+    let gap = |host: &str, now: Timestamp| match pace.admit(Scope::host(host), Cost::Plain, now) {
+        Admit::Wait(until) => Some(until.since(now).as_millis()),
+        _ => None,
+    };
+    assert_eq!((gap("a.org", now), gap("b.org", now)), (None, None));
+    assert!(gap("a.org", now) > Some(80_000) && gap("b.org", now) > Some(80_000));
+    let said = pace.set_settings(fixed(10.0, &[("b.org", 1.0)]), now);
+    assert_eq!(said.initial_rate, 10.0);
+    assert!(gap("a.org", now) <= Some(110), "the gap of the old rate is over: {:?}", gap("a.org", now));
+    assert!((900..=1100).contains(&gap("b.org", now).unwrap()), "{:?}", gap("b.org", now));
+    pace.set_settings(fixed(0.01, &[]), now);
+    let later = now.saturating_add(std::time::Duration::from_secs(2));
+    assert_eq!((gap("a.org", later), gap("c.org", later)), (None, None));
+    assert!(gap("a.org", later) > Some(80_000) && gap("c.org", later) > Some(80_000), "slower again");
+}
+
+#[test]
+fn a_pace_is_neither_turned_off_nor_on_and_keeps_its_seed() {
+    let settings = |mode| PaceSettings { mode, seed: 7, ..PaceSettings::default() };
+    let now = Timestamp::from_millis(0);
+    for (begun, changed, then) in [
+        (PaceMode::Learn, PaceMode::Off, PaceMode::Learn),
+        (PaceMode::Fixed, PaceMode::Off, PaceMode::Fixed),
+        (PaceMode::Off, PaceMode::Learn, PaceMode::Off),
+        (PaceMode::Learn, PaceMode::Fixed, PaceMode::Fixed),
+        (PaceMode::Fixed, PaceMode::Learn, PaceMode::Learn),
+    ] {
+        let pace = Pace::new(settings(begun));
+        let said = pace.set_settings(PaceSettings { seed: 9, ..settings(changed) }, now);
+        assert_eq!((said.mode, said.seed), (then, 7), "{begun:?} to {changed:?}");
+    }
+}

@@ -20,6 +20,10 @@ pub struct VisitEndJson<'a> {
     status: Option<u16>,
     is_banned: bool,
     requests: u32,
+    /// Whether the last attempt was the trial of a host that refuses everything, which says nothing of the link.
+    was_trial: bool,
+    /// Whether what was delivered is a page of no site.
+    default_page: bool,
     error: Option<&'a str>,
     /// The price that a 402 named.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,6 +47,8 @@ impl<'a> VisitEndJson<'a> {
             status: end.status,
             is_banned: end.is_banned,
             requests: end.requests,
+            was_trial: end.was_trial,
+            default_page: end.is_default_page,
             error: Some(end.message.as_str()).filter(|message| !message.is_empty()),
             price: end.price.as_deref(),
         }

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::attempt_id_set::{AttemptIdSet, ScannedIds};
+use crate::event_marks::{EventKind, EventMarks};
 use crate::time_series::Series;
 use crate::unavailable_fetchers::UnavailableFetchers;
 use fetchwise::analytics::{By, Stats};
@@ -45,8 +46,10 @@ pub(crate) struct AttemptStore {
     current_scan: AtomicU64,
     /// The number of attempts that the journal rejected.
     failures: AtomicU64,
+    /// The newest events.
+    marks: EventMarks,
     /// The fetchers with a known cost.
-    specs: Vec<FetcherSpec>,
+    specs: Mutex<Vec<FetcherSpec>>,
 }
 
 /// Figures of the attempts since the current scan and, once it is complete, of those before it.
@@ -83,7 +86,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl AttemptStore {
     /// Returns the known cost of a request by a fetcher, in plain requests.
     pub(crate) fn request_cost(&self, name: &str) -> f64 {
-        self.specs
+        lock(&self.specs)
             .iter()
             .find(|spec| *spec.name == *name)
             .map_or_else(|| FetcherSpec::by_name(name).cost, |spec| spec.cost)
@@ -114,7 +117,8 @@ impl AttemptStore {
             last_scan: watch::Sender::new(0),
             current_scan: AtomicU64::new(1),
             failures: AtomicU64::new(0),
-            specs,
+            marks: EventMarks::default(),
+            specs: Mutex::new(specs),
         }
     }
 
@@ -146,7 +150,7 @@ impl AttemptStore {
         let dir = &self.dir;
         let mut found = lock(&self.counts).ids.begin_scan();
         journal::attempt_contents(dir, |id, content| found.add(id, content))?;
-        let (mut figures, mut series, now) = (blank(&self.specs), Series::default(), self.clock.date());
+        let (mut figures, mut series, now) = (blank(&lock(&self.specs)), Series::default(), self.clock.date());
         journal::replay(dir, |seq, entry| {
             if seq < end
                 && let Entry::Attempt(attempt) = entry
@@ -189,11 +193,24 @@ impl AttemptStore {
     pub(crate) fn append_tombstone(&self, tombstone: &Tombstone) -> Result<u64, JournalError> {
         let mut counts = lock(&self.counts);
         let ticket = self.journal.append_tombstone(tombstone)?;
-        counts.figures = blank(&self.specs);
+        counts.figures = blank(&lock(&self.specs));
         counts.series = Series::default();
         self.current_scan.fetch_add(1, Ordering::AcqRel);
         // The queue may have shed the tombstone. Then the scan counts everything.
         Ok(ticket.seq().unwrap_or(u64::MAX))
+    }
+
+    /// Returns the newest events.
+    pub(crate) fn marks(&self) -> &EventMarks {
+        &self.marks
+    }
+
+    /// Takes the costs of these fetchers from now on; the figures need another scan for it.
+    pub(crate) fn set_costs<'s>(&self, changed: impl Iterator<Item = &'s FetcherSpec>) {
+        let mut specs = lock(&self.specs);
+        for spec in changed {
+            specs.iter_mut().filter(|known| known.name == spec.name).for_each(|known| *known = spec.clone());
+        }
     }
 
     /// Clears the figures, because the log has dropped old attempts; it then needs another scan. Returns the position
@@ -204,7 +221,7 @@ impl AttemptStore {
     pub(crate) fn reset(&self) -> Result<u64, JournalError> {
         let mut counts = lock(&self.counts);
         let end = self.end()?;
-        counts.figures = blank(&self.specs);
+        counts.figures = blank(&lock(&self.specs));
         counts.series = Series::default();
         self.current_scan.fetch_add(1, Ordering::AcqRel);
         Ok(end)
@@ -223,7 +240,7 @@ impl AttemptStore {
     /// Clears the figures of a followed log, because something was forgotten; it then needs another scan.
     pub(crate) fn restart(&self) {
         let mut counts = lock(&self.counts);
-        counts.figures = blank(&self.specs);
+        counts.figures = blank(&lock(&self.specs));
         counts.series = Series::default();
         self.current_scan.fetch_add(1, Ordering::AcqRel);
     }
@@ -319,10 +336,15 @@ impl Sink for AttemptStore {
     }
 
     fn host_pause(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) {
+        if until.is_some() {
+            self.marks.add(at, EventKind::Paused, domain);
+        }
         self.journal.host_pause(domain, until, at);
     }
 
     fn released(&self, what: Released<'_>, at: Timestamp) {
+        let (Released::Host(name) | Released::Link(name)) = what;
+        self.marks.add(at, EventKind::Unpaused, name);
         self.journal.released(what, at);
     }
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::crawl_progress::CrawlFigures;
+use crate::event_marks::EventMark;
 use crate::time_series::SeriesWindow;
 use fetchwise::rfc3339;
 use fetchwise_present::{FleetJson, HostJson, ImportanceJson, PaceJson, PauseCause, StatsJson};
@@ -25,6 +26,8 @@ pub(crate) struct BoardJson<'a> {
     pub(crate) crawl: Option<CrawlJson>,
     pub(crate) attention: AttentionJson,
     pub(crate) series: SeriesJson<'a>,
+    /// What happened within the time of the series, the oldest first.
+    pub(crate) events: Vec<EventJson>,
     /// The cost of a request by the cheapest browser; none without a browser.
     pub(crate) browser_request_cost: Option<f64>,
     /// All attempts in the log.
@@ -37,6 +40,22 @@ pub(crate) struct BoardJson<'a> {
     pub(crate) log: LogJson,
     /// None if the server is not part of a fleet.
     pub(crate) fleet: Option<FleetJson>,
+}
+
+/// Something that happened, for a mark on the charts.
+#[derive(Debug, Serialize)]
+pub(crate) struct EventJson {
+    at: String,
+    event: &'static str,
+    /// The host or the link, or what was read again; none if there is nothing to say.
+    text: Option<String>,
+}
+
+impl From<EventMark> for EventJson {
+    fn from(mark: EventMark) -> Self {
+        let text = (!mark.text.is_empty()).then_some(mark.text);
+        Self { at: rfc3339::format(mark.at), event: mark.kind.into(), text }
+    }
 }
 
 /// How far the crawl alongside the server is.

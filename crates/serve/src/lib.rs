@@ -8,6 +8,7 @@
 //! connections, `attempt_sink` knows what is in the log, `time_series` has its figures over time, `fleet_membership`
 //! is the interface to a fleet, `signing` that to an identity, `public` is the listener for what an agent publishes,
 //! `crawl_progress` is the interface to a crawl.
+//! `event_marks` keeps the events that the charts of the dashboard mark.
 //! `pause_cause` finds why a host or link is paused.
 //! `assets` has the dashboard's files, and `routes` has a file per group of routes.
 //! `docs/reference/http-api.md` is the reference.
@@ -23,6 +24,7 @@ mod connections;
 mod crawl_progress;
 mod dashboard_cache;
 mod dashboard_json;
+mod event_marks;
 mod fleet_membership;
 mod follow;
 mod followed_log;

@@ -17,6 +17,7 @@ use super::token::Tokens;
 use crate::attempt_sink::AttemptStore;
 use crate::auth::Auth;
 use crate::crawl_progress::CrawlProgress;
+use crate::event_marks::EventKind;
 use crate::fleet_membership::Membership;
 use crate::follow::follow;
 use crate::followed_log::FollowedLog;
@@ -113,6 +114,7 @@ impl Server {
             with_candidates(registered, &selector),
             Arc::clone(selector.clock()),
         );
+        attempts.marks().add(selector.clock().date(), EventKind::Started, "");
         let attempts = Arc::new(attempts);
         selector.set_sink(observe(match &guard {
             Some(guard) => Arc::new(guard.watched(Arc::clone(&attempts))),
@@ -210,6 +212,17 @@ impl Handle {
     /// Returns the selector.
     pub fn selector(&self) -> &Arc<Selector> {
         &self.state.selector
+    }
+
+    /// Marks on the dashboard's charts that settings were read again; `text` says what applies now.
+    pub fn mark_reload(&self, text: &str) {
+        self.state.attempts.marks().add(self.selector().clock().date(), EventKind::Reloaded, text);
+    }
+
+    /// Counts the log again with the costs that the candidates have now.
+    pub async fn costs_changed(&self) {
+        self.state.attempts.set_costs(self.selector().candidates().map(|(_, spec)| spec));
+        self.recount().await;
     }
 
     /// Counts the log again, because old attempts were dropped from it. Requests for figures wait until the count is

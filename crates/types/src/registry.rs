@@ -2,8 +2,9 @@
 //!
 //! Owns: the built-in names, and the defaults of each class.
 //!
-//! Invariants: ids are given in order of registration, are never reused, and index fixed slots, so that reading a spec
-//! is one atomic load.
+//! Invariants: ids are given in order of registration, are never reused, and index fixed slots. Reading a spec takes no
+//! lock. A change of costs adds a list of candidates and leaves the older ones in place, so that a reference to a spec
+//! stays valid, and whoever walks over the candidates sees the costs of one moment.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -316,10 +317,15 @@ impl FetcherSet {
 
 /// All fetchers that a selector knows, by id. Candidates come first.
 ///
-/// Threads share it by reference: registering a name takes no lock, and a registered fetcher never changes. It has room
-/// for [`MAX_FETCHERS`] names.
+/// Threads share it by reference: registering a name takes no lock, and of a registered fetcher only the cost can change.
+/// It has room for [`MAX_FETCHERS`] names.
 #[derive(Debug)]
 pub struct Registry {
+    /// The candidates, once for each change of their costs. There is one list at least.
+    lists: boxcar::Vec<Box<[FetcherSpec]>>,
+    /// The list in effect.
+    list: AtomicUsize,
+    /// The names that are no candidates, by id; those of candidates stay empty.
     slots: Box<[OnceLock<FetcherSpec>]>,
     candidates: usize,
     len: AtomicUsize,
@@ -352,7 +358,6 @@ impl Registry {
         if let Some((_, duplicate)) = specs.iter().enumerate().find(is_duplicate) {
             return Err(RegistryError::Duplicate { name: duplicate.name.to_string() });
         }
-        let mut slots: Vec<OnceLock<FetcherSpec>> = Vec::with_capacity(MAX_FETCHERS);
         let count = specs.len();
         let mut signed = FetcherSet::EMPTY;
         (0..).zip(&specs).filter(|(_, spec)| spec.signed).for_each(|(place, _)| signed.insert(FetcherId(place)));
@@ -363,13 +368,19 @@ impl Registry {
         let probe = specs.iter().position(is_probe).map(|place| FetcherId(place as u16));
         let with_twins: Vec<(FetcherId, Box<str>)> =
             (0..).zip(&specs).filter_map(|(place, spec)| Some((FetcherId(place), spec.twin.clone()?))).collect();
-        slots.extend(specs.into_iter().map(OnceLock::from));
-        slots.resize_with(MAX_FETCHERS, OnceLock::new);
+        let slots = std::iter::repeat_with(OnceLock::new).take(MAX_FETCHERS).collect();
         let index = std::iter::repeat_with(|| AtomicU16::new(0)).take(INDEX_PLACES).collect();
-        let slots = slots.into_boxed_slice();
-        let none = Box::default();
-        let mut registry =
-            Self { slots, candidates: count, len: AtomicUsize::new(count), twins: none, signed, probe, index };
+        let mut registry = Self {
+            lists: std::iter::once(specs.into_boxed_slice()).collect(),
+            list: AtomicUsize::new(0),
+            slots,
+            candidates: count,
+            len: AtomicUsize::new(count),
+            twins: Box::default(),
+            signed,
+            probe,
+            index,
+        };
         let twins = with_twins.into_iter().filter_map(|(id, twin)| Some((id, registry.intern(&twin)?)));
         let twins = twins.filter(|(id, twin)| id != twin).collect();
         registry.twins = twins;
@@ -403,10 +414,34 @@ impl Registry {
     /// Returns the candidates in order of registration.
     #[inline]
     pub fn candidates(&self) -> impl Iterator<Item = (FetcherId, &FetcherSpec)> {
-        self.slots[..self.candidates]
-            .iter()
-            .enumerate()
-            .filter_map(|(index, slot)| Some((FetcherId(index as u16), slot.get()?)))
+        (0..).map(FetcherId).zip(self.list())
+    }
+
+    /// Returns the candidates as they are now.
+    #[inline]
+    fn list(&self) -> &[FetcherSpec] {
+        // Acquire pairs with the Release in `set_costs`.
+        self.lists.get(self.list.load(Ordering::Acquire)).map_or(&[], |list| list)
+    }
+
+    /// Sets the cost of a request for each candidate by `cost`, which returns it in plain requests, and whether it is
+    /// measured; `None` leaves a candidate as it is. Returns whether any cost has changed.
+    ///
+    /// A decision sees the old costs or the new ones. Each change keeps a list of candidates until the registry is
+    /// dropped. Concurrent changes are the caller's to avoid: the later one wins.
+    pub fn set_costs(&self, cost: impl Fn(&FetcherSpec) -> Option<(f64, bool)>) -> bool {
+        let before = self.list();
+        let with_cost = |spec: &FetcherSpec| {
+            let (cost, measures_cost) = cost(spec).unwrap_or((spec.cost, spec.measures_cost));
+            FetcherSpec { cost, measures_cost, ..spec.clone() }
+        };
+        let after: Box<[FetcherSpec]> = before.iter().map(with_cost).collect();
+        let is_changed = *after != *before;
+        if is_changed {
+            // Release pairs with the Acquire in `list`.
+            self.list.store(self.lists.push(after), Ordering::Release);
+        }
+        is_changed
     }
 
     /// Returns all names, by id.
@@ -414,13 +449,14 @@ impl Registry {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         // Acquire pairs with the Release in `intern`.
         let len = self.len.load(Ordering::Acquire).min(MAX_FETCHERS);
-        self.slots[..len].iter().map_while(|slot| slot.get().map(|spec| &*spec.name))
+        let others = self.slots[self.candidates..len].iter().map_while(OnceLock::get);
+        self.list().iter().chain(others).map(|spec| &*spec.name)
     }
 
     /// Returns the spec of `id`, which this registry gave out.
     #[inline]
     pub fn spec(&self, id: FetcherId) -> Option<&FetcherSpec> {
-        self.slots.get(id.index())?.get()
+        self.list().get(id.index()).or_else(|| self.slots.get(id.index())?.get())
     }
 
     /// Returns the id of `name`, or of the name that it is an alias of, if it is known. Cost: linear in the number of
@@ -428,8 +464,7 @@ impl Registry {
     #[inline]
     pub fn find(&self, name: &str) -> Option<FetcherId> {
         let name = canonical(name);
-        let is_it = |slot: &OnceLock<FetcherSpec>| slot.get().is_some_and(|spec| &*spec.name == name);
-        let candidate = self.slots[..self.candidates].iter().position(is_it);
+        let candidate = self.list().iter().position(|spec| &*spec.name == name);
         candidate.map(|place| FetcherId(place as u16)).or_else(|| self.find_other(name))
     }
 
@@ -501,6 +536,24 @@ mod tests {
         assert_eq!(registry.candidates().count(), 2);
         assert_eq!(registry.spec(FetcherId(2)).map(|s| s.class), Some(Class::Unknown));
         assert_eq!(registry.find("nobody"), None);
+    }
+
+    #[test]
+    fn changed_costs_are_those_of_later_readers_and_leave_earlier_ones_theirs() {
+        let names = ["direct_access", "playwright", "stealth"];
+        let registry = Registry::new(names.map(FetcherSpec::by_name).to_vec()).unwrap();
+        registry.intern("other");
+        let costs = || registry.candidates().map(|(_, spec)| (spec.cost, spec.measures_cost)).collect::<Vec<_>>();
+        let (before, old) = (costs(), registry.spec(FetcherId(1)).unwrap());
+        assert!(!registry.set_costs(|_| None) && !registry.set_costs(|spec| Some((spec.cost, false))));
+        for cost in [3.5, 7.0, 3.5] {
+            assert!(registry.set_costs(|spec| (&*spec.name == "playwright").then_some((cost, true))));
+            assert_eq!(costs(), [before[0], (cost, true), before[2]]);
+        }
+        assert_eq!((old.cost, registry.spec(FetcherId(1)).unwrap().cost), (20.0, 3.5));
+        assert_eq!(registry.names().collect::<Vec<_>>(), ["direct_access", "playwright", "stealth", "other"]);
+        assert_eq!(registry.find("playwright"), Some(FetcherId(1)));
+        assert_eq!(registry.find("other"), Some(FetcherId(3)));
     }
 
     #[test]

@@ -950,6 +950,12 @@ class End:
     def requests(self) -> int:
         """The number of recorded attempts."""
     @property
+    def was_trial(self) -> bool:
+        """Whether the last attempt was the trial of a host that refuses all requests. That says nothing of the link."""
+    @property
+    def is_default_page(self) -> bool:
+        """Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product before its log-in."""
+    @property
     def paused_until(self) -> float | None:
         """The end of the pause, in seconds since 1970; None when there is no pause."""
     @property

@@ -8,8 +8,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use super::{
     attempts, ban_rate, classify, completions, config, detect, explain, export, fetch, fetchers, fleet, hosts,
-    identity, import, importance, lab, links, maintenance, priors, query, replay_policy, rollout, select, serve, stats,
-    try_url, unpause,
+    identity, import, importance, lab, links, maintenance, priors, query, reload, replay_policy, rollout, select,
+    serve, stats, try_url, unpause,
 };
 use crate::parse::global::GlobalArgs;
 
@@ -66,6 +66,7 @@ pub(crate) enum Command {
     ReplayPolicy(replay_policy::ReplayPolicyArgs),
     Rollout(rollout::RolloutArgs),
     Serve(serve::ServeArgs),
+    Reload(reload::ReloadArgs),
     Fleet(fleet::FleetCommand),
     Identity(identity::IdentityCommand),
     /// Crawl demo sites on this machine and watch learning happen (needs fetchwise-lab)
@@ -83,7 +84,7 @@ pub(crate) enum Command {
 
 /// The commands as the help of the program lists them.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Crawl", &["fetch", "try", "fetchers", "serve"]),
+    ("Crawl", &["fetch", "try", "fetchers", "serve", "reload"]),
     (
         "Look",
         &[

@@ -1,5 +1,5 @@
 //! What a running crawl or server does when another process asks it to: it ends pauses and forgets, in memory and in its
-//! log.
+//! log, and reads its settings again.
 //!
 //! Invariants: a request takes the same path as the command without a running process, so that the log has the same.
 //!
@@ -11,6 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::parse::input::read_domain;
 use crate::setup::control::{ControlRequest, ControlResult, ControlSocket, Controlled};
+use crate::setup::reload::{Reloaded, Reloader};
 use crate::terminal::exit::Failure;
 use fetchwise::journal::{Journal, Tombstone, TombstoneTarget, maintenance};
 use fetchwise::rfc3339;
@@ -29,6 +30,8 @@ pub(crate) struct LiveControl {
     pub(crate) pauses: Option<PauseControl>,
     /// The server whose figures come from the log, if any.
     pub(crate) server: Option<Handle>,
+    /// What reads the settings again, if they can change.
+    pub(crate) reloader: Option<Arc<Reloader>>,
     /// Held while the log is read: one request at a time does that.
     pub(crate) reading: Mutex<()>,
 }
@@ -36,6 +39,18 @@ pub(crate) struct LiveControl {
 impl LiveControl {
     /// Listens in the data directory of the log, until the result is closed. Called within a runtime.
     pub(crate) fn listen(self, process: &'static str) -> Option<ControlSocket> {
+        let (pauses, server, tasks) = (self.pauses.clone(), self.server.clone(), tokio::runtime::Handle::current());
+        let told = move |reloaded: &Reloaded| {
+            if reloaded.changed_pace {
+                pauses.iter().for_each(PauseControl::paces_changed);
+            }
+            let Some(server) = server.clone() else { return };
+            server.mark_reload(&reloaded.words);
+            if reloaded.changed_costs {
+                tasks.spawn(async move { server.costs_changed().await });
+            }
+        };
+        self.reloader.iter().for_each(|reloader| reloader.tell(told.clone()));
         let dir = self.journal.dir().to_owned();
         ControlSocket::open(&dir, process, self)
     }
@@ -43,7 +58,7 @@ impl LiveControl {
     /// Returns a process with this selector and log.
     pub(crate) fn new(selector: &Arc<Selector>, journal: &Arc<Journal>, fleet: Option<Arc<dyn Membership>>) -> Self {
         let (selector, journal) = (Arc::clone(selector), Arc::clone(journal));
-        Self { selector, journal, fleet, pauses: None, server: None, reading: Mutex::new(()) }
+        Self { selector, journal, fleet, pauses: None, server: None, reloader: None, reading: Mutex::new(()) }
     }
 }
 
@@ -68,6 +83,7 @@ impl Controlled for LiveControl {
             ControlRequest::Forget { domain: None, link: Some(link) } if !link.is_empty() => {
                 self.forget(TombstoneTarget::Link(link)).await
             }
+            ControlRequest::Reload {} => self.reload().await,
             ControlRequest::Forget { .. } => Err("expected either a domain or a link to forget".to_owned()),
         }
     }
@@ -82,6 +98,15 @@ impl LiveControl {
         }
         let was_paused_until = until.map(rfc3339::format);
         Ok(ControlResult { unpaused: until.is_some(), was_paused_until, ..ControlResult::default() })
+    }
+
+    /// Reads the settings again. Reading files blocks, so another thread does it.
+    async fn reload(&self) -> Result<ControlResult, String> {
+        let reloader = self.reloader.clone().ok_or("its settings cannot change while it runs")?;
+        let reloaded =
+            tokio::task::spawn_blocking(move || reloader.reload()).await.map_err(|error| error.to_string())?;
+        let reloaded = reloaded.map_err(|failure| format!("all settings are unchanged: {failure}"))?;
+        Ok(ControlResult { reloaded: Some(reloaded.words), ..ControlResult::default() })
     }
 
     async fn forget(&self, target: TombstoneTarget) -> Result<ControlResult, String> {

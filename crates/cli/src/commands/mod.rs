@@ -26,6 +26,7 @@ pub(crate) mod live_control;
 pub(crate) mod maintenance;
 pub(crate) mod priors;
 pub(crate) mod query;
+pub(crate) mod reload;
 pub(crate) mod replay_policy;
 pub(crate) mod rollout;
 pub(crate) mod select;

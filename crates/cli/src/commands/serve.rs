@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::fetch::args::{PaceArgs, parse_size, parse_time};
 use super::live_control::LiveControl;
-use crate::commands::fetch::build_crawler::{about_guard, journal_options, pace, visits};
+use crate::commands::fetch::build_crawler::{about_guard, journal_options, pace, reloaded_pace, visits};
 use crate::commands::fetch::crawl_options::CrawlOptions;
 use crate::commands::fetch::shutdown;
 use crate::setup::background_maintenance;
@@ -25,7 +25,7 @@ use crate::setup::fetcher_availability::{BrowserArgs, FetcherAvailability, NoBro
 use crate::setup::identity::{Identity, publisher, request_signer};
 use crate::setup::listen::{ListenHints, listen, listen_publicly, tokens};
 use crate::setup::reload;
-use crate::setup::reload::Reloader;
+use crate::setup::reload::{ReloadedParts, Reloader};
 use crate::setup::server_discovery::ADDRESS_FILE;
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
@@ -184,7 +184,8 @@ async fn serve(
     let options = options(args, address);
     let loading = Loading::start(listener, &tokens, &options, stop.clone());
     // Loading occupies this thread; the others respond to health checks and signals meanwhile.
-    let (server, journal) = tokio::task::block_in_place(|| assemble(args, settings, tokens, options, identity))?;
+    let assembled = tokio::task::block_in_place(|| assemble(args, settings, tokens, options, identity));
+    let (server, journal, reloader) = assembled?;
     let address_file = write_address_file(journal.dir(), address);
     let upkeep = background_maintenance::start(settings, journal.dir())?;
     let handle = server.handle();
@@ -194,7 +195,7 @@ async fn serve(
         None => server,
     };
     let control = LiveControl::new(handle.selector(), &journal, fleet.as_ref().map(|fleet| fleet.membership()));
-    let control = LiveControl { server: Some(handle.clone()), ..control }.listen("serve");
+    let control = LiveControl { server: Some(handle.clone()), reloader: Some(reloader), ..control }.listen("serve");
     let listener = loading.end().await?;
     Served { address, public: public.as_ref(), dir: journal.dir(), needs_token, is_read_only: false }.print(out)?;
     let asked = async {
@@ -442,7 +443,7 @@ fn assemble(
     tokens: Tokens,
     options: Options,
     identity: &Identity,
-) -> Result<(Server, Arc<Journal>), Failure> {
+) -> Result<(Server, Arc<Journal>, Arc<Reloader>), Failure> {
     let hangups = reload::listen(settings).map_err(Failure::failed)?;
     let router = settings.router()?.clone();
     let crawl_options = CrawlOptions { pace: args.pace.clone(), ..CrawlOptions::default() };
@@ -479,12 +480,18 @@ fn assemble(
     }
     let handle = server.handle();
     identity.read_vendors_of(handle.selector());
-    let again =
-        Reloader::new(settings, handle.selector(), &[&detector, &classifier], &guard).with_identity(identity.clone());
+    let parts = ReloadedParts {
+        selector: handle.selector(),
+        journal: &journal,
+        detectors: &[&detector, &classifier],
+        guard: &guard,
+        identity,
+    };
+    let reloader = Reloader::new(settings, &parts, reloaded_pace(&crawl_options));
     // Both tasks end with the runtime.
     reload::watch_rollback(&guard, handle.selector());
-    reload::on_hangup(hangups, again);
-    Ok((server, journal))
+    reload::on_hangup(hangups, Arc::clone(&reloader));
+    Ok((server, journal, reloader))
 }
 
 /// Prints the messages of background maintenance. Recounts the log when attempts were removed: by maintenance, or

@@ -19,4 +19,5 @@ pub(crate) mod peer_attempt_counts;
 pub(crate) mod priors_file;
 pub(crate) mod reload;
 pub(crate) mod server_discovery;
+mod setting_changes;
 pub(crate) mod settings;

@@ -1,23 +1,26 @@
-//! Reloading of what can change while a crawler runs: mode, split, router table, rules, and the settings of the
-//! automatic rollback.
+//! Reloading of what can change while a crawler runs: mode, split, router table, rules, the pace of hosts, the costs of
+//! fetchers, and the settings of the automatic rollback.
 //!
-//! SIGHUP reloads all of it. A task ticks the automatic rollback and reports its events on stderr.
+//! SIGHUP and `fetchwise reload` reload all of it. A task ticks the automatic rollback and reports its events on stderr.
 //!
 //! Invariants: a reload takes effect as a whole or not at all.
 //!
 //! Must not know: what else the process does.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use fetchwise::config::Config;
 use fetchwise::detect::Detector;
+use fetchwise::journal::{FetcherEntry, Journal};
+use fetchwise::pace::{PaceMode, PaceSettings};
+use fetchwise::registry::FetcherSpec;
 use fetchwise::rollout::{Event, Guard};
 use fetchwise::router::{Mode, Router};
 use fetchwise::selector::Selector;
 use tokio::task::JoinHandle;
 
 use super::identity::Identity;
+use super::setting_changes::{cost_changes, keys_after_restart, pace_changes};
 use super::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, note_labelled, plain, shown};
@@ -30,42 +33,70 @@ pub(crate) struct Reloader {
     settings: Settings,
     /// Weak, so that a task that waits for a signal does not keep a crawler alive.
     selector: Weak<Selector>,
+    journal: Weak<Journal>,
     detectors: Vec<Weak<Detector>>,
     guard: Weak<Guard>,
-    identity: Option<Identity>,
+    identity: Identity,
+    /// Returns the pace of hosts that settings ask for.
+    pace: Box<PaceOf>,
+    /// The candidates at the start.
+    candidates: Vec<FetcherSpec>,
+    told: OnceLock<Box<dyn Fn(&Reloaded) + Send + Sync>>,
+    /// Held during a reload.
+    reloading: Mutex<()>,
+}
+
+/// How the pace of hosts follows from settings.
+pub(crate) type PaceOf = dyn Fn(&Settings) -> PaceSettings + Send + Sync;
+
+/// The parts of a crawler that a reload changes.
+pub(crate) struct ReloadedParts<'p> {
+    pub(crate) selector: &'p Arc<Selector>,
+    pub(crate) journal: &'p Arc<Journal>,
+    pub(crate) detectors: &'p [&'p Arc<Detector>],
+    pub(crate) guard: &'p Arc<Guard>,
+    pub(crate) identity: &'p Identity,
+}
+
+/// What a reload did.
+pub(crate) struct Reloaded {
+    /// What applies now, for people.
+    pub(crate) words: String,
+    pub(crate) changed_pace: bool,
+    pub(crate) changed_costs: bool,
 }
 
 impl Reloader {
     /// Returns a reloader for a crawler that was started with `settings`.
-    pub(crate) fn new(
-        settings: &Settings,
-        selector: &Arc<Selector>,
-        detectors: &[&Arc<Detector>],
-        guard: &Arc<Guard>,
-    ) -> Self {
-        Self {
+    pub(crate) fn new(settings: &Settings, parts: &ReloadedParts<'_>, pace: Box<PaceOf>) -> Arc<Self> {
+        Arc::new(Self {
             settings: settings.clone(),
-            selector: Arc::downgrade(selector),
-            detectors: detectors.iter().map(|detector| Arc::downgrade(detector)).collect(),
-            guard: Arc::downgrade(guard),
-            identity: None,
-        }
+            selector: Arc::downgrade(parts.selector),
+            journal: Arc::downgrade(parts.journal),
+            detectors: parts.detectors.iter().map(|detector| Arc::downgrade(detector)).collect(),
+            guard: Arc::downgrade(parts.guard),
+            identity: parts.identity.clone(),
+            pace,
+            candidates: parts.selector.candidates().map(|(_, spec)| spec.clone()).collect(),
+            told: OnceLock::new(),
+            reloading: Mutex::new(()),
+        })
     }
 
-    /// Reloads the keys of this identity too.
-    pub(crate) fn with_identity(mut self, identity: Identity) -> Self {
-        self.identity = Some(identity);
-        self
+    /// Calls `told` after each reload that has taken effect, in a thread that may block. Only the first call counts.
+    pub(crate) fn tell(&self, told: impl Fn(&Reloaded) + Send + Sync + 'static) {
+        let _ = self.told.set(Box::new(told));
     }
 
-    /// Reads config, router table and rules, and applies them while the crawler runs. Returns a text that says what
-    /// applies now.
+    /// Reads config, router table and rules, and applies them while the crawler runs. Returns what applies now. Reads
+    /// files, so it blocks.
     ///
     /// # Errors
     /// Fails if any of them is unusable; then nothing changes.
-    pub(crate) fn reload(&self) -> Result<String, Failure> {
+    pub(crate) fn reload(&self) -> Result<Reloaded, Failure> {
+        let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = || Failure::failed("the crawler has ended");
-        let selector = self.selector.upgrade().ok_or_else(gone)?;
+        let (selector, journal) = (self.selector.upgrade().ok_or_else(gone)?, self.journal.upgrade().ok_or_else(gone)?);
         let detectors: Option<Vec<_>> = self.detectors.iter().map(Weak::upgrade).collect();
         let detectors = detectors.ok_or_else(gone)?;
         let guard = self.guard.upgrade().ok_or_else(gone)?;
@@ -76,7 +107,7 @@ impl Reloader {
         if let Some(path) = rules {
             Detector::from_file(path).map_err(Failure::usage)?;
         }
-        self.identity.as_ref().map_or(Ok(()), |identity| identity.reload(&settings))?;
+        self.identity.reload(&settings)?;
         let before = selector.router();
         selector.set_router(router.clone()).map_err(|error| settings.router_failure(error))?;
         let read = detectors.iter().try_for_each(|detector| match rules {
@@ -91,56 +122,96 @@ impl Reloader {
         }
         guard.set_settings(settings.config.guard());
         guard.tick(&selector).iter().for_each(report_event);
-        Ok(self.text(&settings, &router, detectors.first().map_or(0, |detector| detector.rule_count())))
+        let mut words = self.words(&settings, &router, detectors.first().map_or(0, |detector| detector.rule_count()));
+        let changed_pace = self.reload_pace(&settings, &selector, &mut words);
+        let changed_costs = self.reload_costs(&settings, &selector, &journal, &mut words);
+        let keys = keys_after_restart(&self.settings.resolved, &settings.resolved);
+        if !keys.is_empty() {
+            words += &format!("; {} and their new values apply after a restart", keys.join(", "));
+        }
+        let reloaded = Reloaded { words, changed_pace, changed_costs };
+        self.told.get().into_iter().for_each(|told| told(&reloaded));
+        Ok(reloaded)
+    }
+
+    /// Applies the settings of the pace, and adds what changed to `words`. Returns whether anything did.
+    fn reload_pace(&self, settings: &Settings, selector: &Selector, words: &mut String) -> bool {
+        let wanted = (self.pace)(settings);
+        let mode = wanted.mode;
+        let (active, changes) = match selector.pace() {
+            Some(pace) => {
+                let before = pace.settings();
+                // A key of `[backoff]`, which only a restart changes.
+                let wanted = PaceSettings { max_retry_after_s: before.max_retry_after_s, ..wanted };
+                let after = pace.set_settings(wanted, selector.now());
+                (after.mode, pace_changes(&before, &after))
+            }
+            None => (PaceMode::Off, Vec::new()),
+        };
+        if !changes.is_empty() {
+            *words += &format!("; pace: {}", changes.join(", "));
+        }
+        if mode != active {
+            *words += &format!("; pace.mode {mode} applies after a restart");
+        }
+        !changes.is_empty()
+    }
+
+    /// Applies the costs of fetchers, and adds what changed to `words`. Returns whether anything did. The log gets the
+    /// new costs, so that its readers count with them.
+    fn reload_costs(&self, settings: &Settings, selector: &Selector, journal: &Journal, words: &mut String) -> bool {
+        let mut config = settings.config.clone();
+        // The start derives it from the command and from `identity`.
+        config.signing = self.settings.config.signing;
+        let listed = config.candidates();
+        let is_unlisted = self.settings.config.fetchers.is_empty();
+        let cost = |spec: &FetcherSpec| {
+            let of = |specs: &[FetcherSpec]| specs.iter().find(|of| of.name == spec.name).cloned();
+            let wanted = match listed.is_empty() {
+                false => of(&listed)?,
+                true if is_unlisted => of(&self.candidates)?,
+                true => FetcherSpec::by_name(&spec.name),
+            };
+            Some((wanted.cost, wanted.measures_cost))
+        };
+        let before: Vec<FetcherSpec> = selector.candidates().map(|(_, spec)| spec.clone()).collect();
+        if !selector.set_costs(cost) {
+            return false;
+        }
+        let at = selector.clock().date_of(selector.now());
+        let known: Vec<FetcherEntry> = before.iter().map(|spec| FetcherEntry::of(spec, at)).collect();
+        *words += &format!("; cost: {}", cost_changes(&before, selector.candidates().map(|(_, spec)| spec)).join(", "));
+        if let Err(error) = journal.register_fetchers(selector, &known) {
+            *words += &format!("; the log does not have the new costs: {error}");
+        }
+        true
     }
 
     /// Does the same as [`Reloader::reload`] and reports the result on stderr.
     pub(crate) fn reload_and_report(&self) {
         match self.reload() {
-            Ok(words) => note(format_args!("fetchwise: {words}")),
+            Ok(Reloaded { words, .. }) => note(format_args!("fetchwise: {words}")),
             Err(failure) => note_labelled(
                 "error",
-                format_args!(
-                    "reload failed, mode, router table and rules are unchanged: {}",
-                    plain(&failure.to_string()).trim_end()
-                ),
+                format_args!("reload failed, all settings are unchanged: {}", plain(&failure.to_string()).trim_end()),
             ),
         }
     }
 
-    fn text(&self, settings: &Settings, router: &Router, rules: usize) -> String {
+    fn words(&self, settings: &Settings, router: &Router, rules: usize) -> String {
         let files: Vec<String> = settings.files().map(shown).collect();
         let mode = match router.mode {
             Mode::Split => format!("split, {:.1} % of the hosts to learning", 100.0 * router.split_share),
             mode => mode.name().to_owned(),
         };
-        let mut words = format!("reloaded {}", files.join(", "));
+        let files = if files.is_empty() { "the environment".to_owned() } else { files.join(", ") };
+        let mut words = format!("reloaded {files}");
         words += &format!(": mode {mode}; {} routes; {rules} rules", router.table.len());
         if settings.is_mode_given() {
             words += "; the mode comes from the command line or the environment, which take precedence over the config";
         }
-        if restart_only(&settings.config) != restart_only(&self.settings.config) {
-            words += "; other changes of the config apply after a restart";
-        }
         words
     }
-}
-
-/// Returns the part of a config that only a restart changes, in a form that can be compared.
-fn restart_only(config: &Config) -> String {
-    let mut rest = config.clone();
-    let none = Config::default();
-    (rest.mode, rest.split_share, rest.router, rest.rules, rest.rollout) =
-        (none.mode, none.split_share, none.router, none.rules, none.rollout);
-    // The constants of `guard`.
-    let (tuning, none_tuned) = (&mut rest.tuning, none.tuning);
-    tuning.rollout_confidence = none_tuned.rollout_confidence;
-    tuning.rollout_margin = none_tuned.rollout_margin;
-    tuning.rollout_min_pages = none_tuned.rollout_min_pages;
-    tuning.rollout_min_hosts = none_tuned.rollout_min_hosts;
-    // The start derives it from the command and from `identity`.
-    rest.signing = none.signing;
-    format!("{rest:?}")
 }
 
 /// The SIGHUPs that have arrived and are not handled yet.
@@ -168,11 +239,10 @@ pub(crate) fn listen(_settings: &Settings) -> std::io::Result<ReloadSignals> {
 
 /// Reloads on every SIGHUP. Called within a runtime.
 #[cfg_attr(not(unix), allow(unused_variables, reason = "only Unix has SIGHUP"))]
-pub(crate) fn on_hangup(hangups: ReloadSignals, reload: Reloader) -> JoinHandle<()> {
+pub(crate) fn on_hangup(hangups: ReloadSignals, reload: Arc<Reloader>) -> JoinHandle<()> {
     tokio::spawn(async move {
         #[cfg(unix)]
         if let Some(mut signals) = hangups.signals {
-            let reload = Arc::new(reload);
             while signals.recv().await.is_some() {
                 let reload = Arc::clone(&reload);
                 // Reading files blocks, so another thread does it.
@@ -209,21 +279,5 @@ pub(crate) fn report_event(event: &Event) {
             note_labelled("warning", &words);
         }
         _ => note(format_args!("fetchwise: {words}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-
-    #[test]
-    fn constants_of_a_rollout_need_no_restart_and_others_do() {
-        let of = |text: &str| restart_only(&Config::from_toml(text, Path::new("c.toml")).unwrap());
-        let rollout = "rollout.retry_after = '1day'\n[tuning]\nrollout_confidence = 0.9\nrollout_margin = 0.1\n\
-                       rollout_min_pages = 20\nrollout_min_hosts = 5\n";
-        assert_eq!(of(rollout), of(""));
-        assert_ne!(of("tuning.explore_rate = 0.1"), of(""));
     }
 }

@@ -12,6 +12,7 @@ use fetchwise_testsite::origin::{Origin, Site};
 use fetchwise_testsite::poll::{found, until_blocking};
 use serde_json::{Value, json};
 
+use crate::serve::server::ask_at;
 use crate::support::{PATIENCE, TestDir, lines, send_signal, wait_for};
 
 const HOST: &str = "127.0.0.1";
@@ -202,4 +203,66 @@ fn a_data_directory_with_a_long_path_can_be_controlled_too() {
     assert_eq!((&answer["unpaused"], &answer["pid"]), (&json!(false), &json!(child.id())), "{answer}");
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// The pace and a cost, as a file has them.
+fn settings(rate: &str, cost: &str) -> String {
+    format!("[pace]\nmode = \"fixed\"\ninitial_rate = {rate}\n[fetcher.playwright]\ncost = {cost}\n")
+}
+
+/// Returns a part of what the dashboard of a run shows.
+fn shown(dashboard: &str, part: &str) -> Value {
+    ask_at(dashboard.parse().unwrap(), None, "GET", "/v1/dashboard", b"").unwrap().of(200)[part].clone()
+}
+
+/// Returns what a request by the browser costs.
+fn browser_cost(dashboard: &str) -> Value {
+    shown(dashboard, "browser_request_cost")
+}
+
+#[test]
+fn a_running_fetch_takes_pace_and_costs_of_the_changed_file_and_refuses_an_invalid_one() {
+    let place = TestDir::new();
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    let urls: Vec<String> = (0..6).map(|n| origin.url(HOST, &format!("/{n}"))).collect();
+    let input = place.write("urls.txt", urls.join("\n"));
+    // The second page is due after hours.
+    place.write("c.toml", settings("0.0001", "20"));
+    let own = ["fetch", "--json", "--input", &input, "--config", "c.toml", "--serve=127.0.0.1:0", "--wait", "24h"];
+    let mut child = place.spawn(&[&own[..], &PLAIN[..5]].concat());
+    let (results, said) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+    let line = wait_for(&said, "http://");
+    let dashboard = line.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+    wait_for(&results, "\"success\":true");
+    assert_eq!(browser_cost(&dashboard), json!(20.0));
+
+    // Its second setting is wrong, so its first one has no effect either.
+    place.write("c.toml", settings("20", "-1"));
+    let checked = place.run(&["config", "check", "c.toml"]);
+    let why = "expected a number above 0";
+    assert!(checked.code == 2 && checked.stdout.contains(why), "{} {}", checked.stdout, checked.stderr);
+    let refused = place.run(&["reload"]);
+    assert!(refused.code == 1 && refused.stdout.is_empty(), "{}", refused.stdout);
+    let words = ["the running fetch, pid", "all settings are unchanged: c.toml, line 5", why];
+    assert!(words.iter().all(|word| refused.stderr.contains(word)), "{}", refused.stderr);
+    assert_eq!(browser_cost(&dashboard), json!(20.0));
+
+    place.write("c.toml", settings("20", "7.5"));
+    let reloaded = place.run(&["reload", "--json"]).one();
+    assert_eq!(reloaded["pid"], json!(child.id()));
+    let text = reloaded["reloaded"].as_str().unwrap();
+    let words = ["reloaded c.toml: mode learning", "pace: initial_rate 0.0001 -> 20", "cost: playwright 20 -> 7.5"];
+    assert!(words.iter().all(|word| text.contains(word)) && !text.contains("after a restart"), "{text}");
+    let events = shown(&dashboard, "events");
+    let event = |place: usize| (events[place]["event"].as_str(), events[place]["text"].as_str());
+    assert_eq!((event(0), event(1)), ((Some("started"), None), (Some("reloaded"), Some(text))), "{events}");
+    until_blocking("the dashboard counts with the new cost", || browser_cost(&dashboard) == json!(7.5));
+    assert_eq!(results.iter().filter(|line| line.contains("\"success\":true")).count(), 5);
+    assert!(child.wait().unwrap().success());
+    // Readers of the log count with the new cost too, without the file.
+    let stored = place.run(&["fetchers", "--json"]).json();
+    let browser = stored.iter().find(|row| row["name"] == "playwright").unwrap();
+    assert_eq!(browser["cost"], json!(7.5), "{browser}");
+    let alone = place.run(&["reload"]);
+    assert!(alone.code == 1 && alone.stderr.contains("no fetch or serve is running in"), "{}", alone.stderr);
 }

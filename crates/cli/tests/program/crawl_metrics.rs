@@ -124,6 +124,10 @@ fn a_dashboard_says_how_far_its_crawl_is_and_until_when_it_waits() {
     assert_eq!(of(&crawl, "paused_hosts"), Some(1), "{crawl}");
     let ends = ["next_pause_end", "last_pause_end"].map(|name| crawl[name].as_str().unwrap());
     assert!(ends[0].starts_with("20") && ends[0] <= ends[1], "{crawl}");
+    let (_, board) = ask(dashboard, "/v1/dashboard", "");
+    let board: serde_json::Value = serde_json::from_str(&board).unwrap();
+    let last = board["events"].as_array().and_then(|events| events.last()).unwrap_or_else(|| panic!("{board}"));
+    assert_eq!((&last["event"], &last["text"]), (&"paused".into(), &"127.0.75.1".into()), "{board}");
     send_signal(&child, "-INT");
     let printed = results.iter().count() as u64;
     assert!(!child.wait().unwrap().success());

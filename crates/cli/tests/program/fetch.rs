@@ -1174,7 +1174,7 @@ fn rules_are_reloaded_while_pages_are_fetched() {
     ask(2);
     place.write("rules.toml", "no rules");
     hang_up();
-    wait_for(&messages, "rules are unchanged");
+    wait_for(&messages, "settings are unchanged");
     ask(3);
     drop(input);
     assert_eq!(child.wait().unwrap().code(), Some(0));

@@ -178,7 +178,7 @@ fn mode_share_and_table_change_under_load_without_a_dropped_request() {
     for (mode, share, words) in [
         ("mode = 'shadow'", "", ": mode shadow"),
         ("mode = 'split'", "split_share = 0.25", ": mode split, 25.0 % of the hosts"),
-        ("mode = 'splat'", "", "rules are unchanged"),
+        ("mode = 'splat'", "", "settings are unchanged"),
         ("mode = 'split'", "split_share = 7.0", "invalid split_share 7.0: expected 0 to 1"),
         ("mode = 'learning'", "", ": mode learning"),
     ] {

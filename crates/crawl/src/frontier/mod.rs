@@ -219,7 +219,18 @@ impl Frontier {
     /// Ends the wait of a host at `now`, because its pause was ended early. If the wait was long, a single link still
     /// probes it.
     pub fn release(&mut self, host: &str, now: Timestamp) {
-        let Some(id) = self.ids.get(host).copied() else { return };
+        if let Some(id) = self.ids.get(host).copied() {
+            self.release_host(id, now);
+        }
+    }
+
+    /// Does the same for every host. Cost: linear in the hosts.
+    pub fn release_all(&mut self, now: Timestamp) {
+        let ids: Vec<HostId> = self.ids.values().copied().collect();
+        ids.into_iter().for_each(|id| self.release_host(id, now));
+    }
+
+    fn release_host(&mut self, id: HostId, now: Timestamp) {
         self.time = self.time.max(now);
         let entry = &mut self.hosts[id.index()];
         entry.at = entry.at.min(now);
@@ -566,6 +577,7 @@ mod tests {
         Back(usize, u64),
         Refuse(usize, u64),
         Release(usize),
+        ReleaseAll,
         Pass(u64),
     }
 
@@ -577,6 +589,7 @@ mod tests {
             1 => (0..8_usize, 1..5_000_u64).prop_map(|(place, wait)| Event::Back(place, wait)),
             1 => (0..8_usize, 1..5_000_u64).prop_map(|(place, wait)| Event::Refuse(place, wait)),
             1 => (0..5_usize).prop_map(Event::Release),
+            1 => Just(Event::ReleaseAll),
             1 => (0..6_000_u64).prop_map(Event::Pass),
         ]
     }
@@ -633,6 +646,10 @@ mod tests {
                     Event::Release(host) => {
                         frontier.release(&format!("host{host}"), now);
                         not_before[host] = not_before[host].min(now);
+                    }
+                    Event::ReleaseAll => {
+                        frontier.release_all(now);
+                        not_before = not_before.map(|at| at.min(now));
                     }
                     Event::Pass(time) => now = now.saturating_add(Duration::from_millis(time)),
                     _ => {}

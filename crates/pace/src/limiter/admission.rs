@@ -397,6 +397,21 @@ impl<'r> Admission<'r> {
         self.host.wake(max_par, rate, now);
     }
 
+    /// Applies changed settings to a host that is in use.
+    pub(crate) fn reconfigure(&mut self) {
+        let (settings, rules) = (self.settings, self.rules(Level::Host));
+        let configured = self.configured.copied().unwrap_or_default();
+        let rate = match (configured.rate, rules.is_fixed) {
+            (Some(rate), _) => Some(rate),
+            (None, true) => Some(settings.initial_rate),
+            (None, false) => None,
+        };
+        let max_par = configured.parallel.unwrap_or(settings.max_parallel);
+        if let Some(mut gate) = self.host.active_gate(rules, self.now) {
+            gate.reconfigure(max_par, rate);
+        }
+    }
+
     fn rules(&self, level: Level) -> &'r Rules {
         match level {
             Level::Host if self.configured.is_some_and(|host| host.rate.is_some()) => &self.rules.configured_host,

@@ -80,6 +80,15 @@ impl RateGate<'_> {
         }
     }
 
+    /// Sets the maximum of parallel requests, and the rate: the given one, or what is learned within its limits. The next
+    /// request waits for no longer gap than that of the new rate.
+    pub(crate) fn reconfigure(&mut self, max_par: u8, rate: Option<f64>) {
+        self.active.max_par = max_par;
+        self.active.rate = rate.unwrap_or_else(|| self.rate().min(self.rules.max_rate)) as f32;
+        let gap_ms = self.gap_ms(1).round() as i64;
+        self.active.next = self.active.next.min(self.now.saturating_add(gap_ms));
+    }
+
     /// Returns the window that limits the rate, if the rate is at the ceiling.
     pub(crate) fn at_ceiling(&self) -> Option<usize> {
         let (ceiling, window) = self.ceiling();

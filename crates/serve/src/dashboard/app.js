@@ -11,7 +11,7 @@ import { redrawAll } from "./chart.js";
 import * as crawl from "./crawl.js";
 import { DomainView } from "./domain.js";
 import * as explain from "./explain.js";
-import { Overview, otherwise } from "./overview.js";
+import { Overview, eventList, otherwise } from "./overview.js";
 import { Parts } from "./parts.js";
 import { byId, el, plain, replace, roughly, say, span, time } from "./text.js";
 
@@ -118,6 +118,8 @@ async function refresh() {
     crawl.show(board.crawl ?? null, now());
     attention.show(board.attention, now(), host);
     overview.show(board);
+    byId("events-card").hidden = board.events.length === 0;
+    replace(byId("events"), eventList(board.events));
     const cost = otherwise(board);
     byId("otherwise-card").hidden = cost === null;
     if (cost !== null) replace(byId("otherwise"), cost);

@@ -16,6 +16,8 @@ const HEIGHT = 196;
 const RIGHT = 40;
 /** The number of empty buckets that a line bridges. */
 const BRIDGED = 3;
+/** The events that the crosshair names at most. */
+const NAMED = 3;
 /** A share of fewer requests is mostly chance. */
 const LEAST = 5;
 
@@ -138,6 +140,7 @@ export class Chart {
     );
     this.values = this.series.map(() => []);
     this.times = [];
+    this.events = [];
     this.#legend();
     new ResizeObserver(() => this.#fit()).observe(this.canvas);
     charts.add(this);
@@ -145,12 +148,13 @@ export class Chart {
 
   /**
    * Shows figures: `times` are the starts of buckets in seconds, `step` seconds apart; each series has a figure or none per
-   * group of buckets. Without `groups` each bucket is one. `totals` are the figures of the whole period.
+   * group of buckets. Without `groups` each bucket is one. `totals` are the figures of the whole period. `events` (`{at, kind, name}`, at a
+   * second) get a thin line each, and the crosshair names them.
    */
-  show(times, step, values, { series = this.of.series, groups, totals } = {}) {
+  show(times, step, values, { series = this.of.series, groups, totals, events = [] } = {}) {
     const changed = series.map((one) => one.name).join() !== this.series.map((one) => one.name).join();
     this.groups = groups ?? times.map((_, at) => ({ from: at, to: at + 1, thin: false }));
-    Object.assign(this, { times, step, values, series, totals });
+    Object.assign(this, { times, step, values, series, totals, events });
     this.places = new Array(times.length).fill(null);
     this.groups.forEach((group, place) => this.places.fill(place, group.from, group.to));
     if (changed) {
@@ -162,7 +166,7 @@ export class Chart {
     this.thin.hidden = !this.groups.some((group) => group.thin);
     say(this.unit, this.of.unit(stepName(step)));
     this.canvas.classList.toggle("blank", !any);
-    this.canvas.setAttribute("aria-label", any ? `${this.of.title}. ${this.of.summary(values)}` : `${this.of.title}: no data in this period yet`);
+    this.canvas.setAttribute("aria-label", any ? `${this.of.title}. ${this.of.summary(values)}${marked(events)}` : `${this.of.title}: no data in this period yet`);
     if (this.plot === undefined) this.#draw();
     else this.plot.setData(this.#data());
     this.#point(this.plot?.cursor.idx ?? null);
@@ -194,6 +198,31 @@ export class Chart {
       ctx.fillStyle = surface;
       ctx.fillRect(Math.max(bbox.left, from), bbox.top, Math.min(bbox.left + bbox.width, to) - Math.max(bbox.left, from), bbox.height);
     }
+  }
+
+  /** Draws a thin line for each event; those of pauses are dashed. */
+  #mark(plot) {
+    const { ctx, bbox } = plot;
+    ctx.save();
+    ctx.lineWidth = devicePixelRatio;
+    for (const { at, kind } of this.events) {
+      const x = Math.round(plot.valToPos(at, "x", true)) + 0.5;
+      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.strokeStyle = colour(kind === "paused" ? "--bad" : "--quiet");
+      ctx.setLineDash(kind === "paused" || kind === "unpaused" ? [3 * devicePixelRatio, 3 * devicePixelRatio] : []);
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+    }
+    ctx.restore();
+  }
+
+  /** The events of some buckets, in words. */
+  #happenings(from, to) {
+    const names = this.events.filter(({ at }) => at >= this.#start(from) && at < this.#start(to)).map(({ name }) => name);
+    const more = names.length > NAMED ? [`${names.length - NAMED} more`] : [];
+    return [...names.slice(0, NAMED), ...more].map((name) => ` \u00b7 ${name}`).join("");
   }
 
   #draw() {
@@ -234,7 +263,7 @@ export class Chart {
             };
           }),
         ],
-        hooks: { setCursor: [(plot) => this.#point(plot.cursor.idx)], draw: [(plot) => this.#fade(plot)] },
+        hooks: { setCursor: [(plot) => this.#point(plot.cursor.idx)], draw: [(plot) => this.#fade(plot), (plot) => this.#mark(plot)] },
       },
       this.#data(),
       this.canvas,
@@ -271,7 +300,7 @@ export class Chart {
     const isAt = index !== null && index !== undefined;
     const group = place === null ? null : this.groups[place];
     const [from, to] = isAt ? [group?.from ?? index, group?.to ?? index + 1] : [0, this.times.length];
-    say(this.when, this.times.length === 0 ? "" : this.#span(from, to));
+    say(this.when, this.times.length === 0 ? "" : `${this.#span(from, to)}${isAt ? this.#happenings(from, to) : ""}`);
     this.when.classList.toggle("at", isAt);
     this.outputs.forEach((output, at) => {
       let value = null;
@@ -323,6 +352,12 @@ export class Chart {
     }
     replace(this.body, rows.length > 0 ? rows : el("tr", {}, el("td", { colspan: this.series.length + 1 }, "No data in this period yet.")));
   }
+}
+
+/** What a reader who cannot see the marks needs to know of them. */
+function marked(events) {
+  if (events.length === 0) return "";
+  return `. ${events.length === 1 ? "1 event is" : `${events.length} events are`} marked; the list below the charts names them`;
 }
 
 /** The points without a neighbour: without a mark they would be invisible. */

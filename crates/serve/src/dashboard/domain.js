@@ -13,6 +13,12 @@ import { NONE, byId, compact, count, el, fixed, percent, rate, replace, roughly,
 const [PAGE, MOST] = [20, 1000];
 const OUTCOMES = { "": "All outcomes", content: "Content", failed: "Failed", blocked: "Blocked" };
 
+/** The outcome of an attempt, in a word. Other sites show a default page as well, so it is no evidence. */
+function outcomeOf({ success, error_type, heuristics }) {
+  if (!success) return error_type ?? "failed";
+  return heuristics?.some(({ type, value }) => type === "same_page_other_sites" && value === "default_page") ? "default page" : "content";
+}
+
 export class DomainView {
   constructor({ refresh, unpause, explain }) {
     Object.assign(this, { refresh, explain, limit: PAGE, outcome: "", name: "" });
@@ -26,7 +32,7 @@ export class DomainView {
       empty: "No attempt matches.",
       columns: [
         { key: "at", name: "Time", brief: ["e"], cell: (row) => time(row.attempted_at, { seconds: true }) },
-        { key: "outcome", name: "Outcome", brief: ["b"], cell: (row) => el("span", { class: row.success ? "better" : row.is_banned ? "worse" : "" }, row.success ? "content" : row.error_type ?? "failed") },
+        { key: "outcome", name: "Outcome", brief: ["b"], cell: (row) => el("span", { class: row.success ? "better" : row.is_banned ? "worse" : "" }, outcomeOf(row)) },
         { key: "status", name: "Status", num: true, cell: (row) => (row.http_status === null ? NONE : String(row.http_status)) },
         { key: "fetcher", name: "Fetcher", brief: ["c"], cell: (row) => el("bdi", {}, row.fetcher) },
         { key: "took", name: "Took", brief: ["d"], num: true, cell: (row) => roughly(row.duration_ms) },

@@ -5,13 +5,23 @@
 // Must not know: how the server is polled.
 
 import { Chart, grouped, widen } from "./chart.js";
-import { NONE, compact, count, el, fixed, percent, replace, roughly } from "./text.js";
+import { NONE, compact, count, el, fixed, percent, replace, roughly, time } from "./text.js";
 
 const share = (part, whole) => (whole > 0 ? part / whole : null);
 const shares = (parts, wholes) => parts.map((part, at) => share(part, wholes[at]));
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 
 const LENGTHS = { "15m": "15 minutes", hour: "hour", day: "day", week: "week" };
+
+const EVENTS = { started: "Started", paused: "Paused", unpaused: "Unpaused", reloaded: "Settings read again" };
+
+/** An event in words. */
+const named = ({ event, text }) => [EVENTS[event] ?? event, text].filter(Boolean).join(": ");
+
+/** The events as a list, the newest first: the marks in words. */
+export function eventList(events) {
+  return [...events].reverse().map((event) => el("li", {}, el("span", { class: "when" }, time(event.at)), ` ${named(event)}`));
+}
 
 /** The upper end of an axis: the next figure that is easy to read. */
 function above(least) {
@@ -116,6 +126,7 @@ export class Overview {
 
   show(board) {
     const of = board.series;
+    const events = (board.events ?? []).map((event) => ({ at: Date.parse(event.at) / 1000, kind: event.event, name: named(event) }));
     const times = of.attempts.map((_, at) => of.start + at * of.step_s);
     const failed = of.attempts.map((all, at) => Math.max(0, all - of.delivered[at] - of.banned[at] - of.missing[at]));
     const given = of.decided.map((all, at) => all - of.learned[at] - of.inferred[at] - of.probed[at] - of.explored[at]);
@@ -124,19 +135,19 @@ export class Overview {
     const ratios = (chart, counts, pairs) => {
       const groups = widen(counts);
       const values = pairs.map(([part, whole]) => shares(grouped(part, groups), grouped(whole, groups)));
-      chart.show(times, of.step_s, values, { groups, totals: pairs.map(([part, whole]) => share(sum(part), sum(whole))) });
+      chart.show(times, of.step_s, values, { groups, events, totals: pairs.map(([part, whole]) => share(sum(part), sum(whole))) });
     };
     ratios(this.cost, of.attempts, [[of.cost, of.delivered], [of.attempts, of.delivered]]);
     ratios(this.success, of.attempts, [[of.delivered, of.judged], [of.banned, of.attempts]]);
     ratios(this.velocity, of.decided, [[of.learned, of.decided], [tried, of.decided]]);
     const groups = widen(of.decided);
-    this.mix.show(times, of.step_s, [of.learned, of.inferred, of.probed, of.explored, given].map((part) => grouped(part, groups)), { groups });
-    this.came.show(times, of.step_s, [of.delivered, of.banned, of.missing, failed]);
-    this.#fetchers(times, of);
+    this.mix.show(times, of.step_s, [of.learned, of.inferred, of.probed, of.explored, given].map((part) => grouped(part, groups)), { groups, events });
+    this.came.show(times, of.step_s, [of.delivered, of.banned, of.missing, failed], { events });
+    this.#fetchers(times, of, events);
     if (this.tiles) this.#tiles(of, board.range);
   }
 
-  #fetchers(times, of) {
+  #fetchers(times, of, events) {
     const list = [...of.fetchers].sort((a, b) => sum(b.attempts) - sum(a.attempts));
     const most = list.slice(0, FETCHERS).sort((a, b) => a.cost - b.cost || (a.fetcher < b.fetcher ? -1 : 1));
     const series = most.map((one, at) => ({ name: one.fetcher, colour: `--c${at + 1}` }));
@@ -146,9 +157,9 @@ export class Overview {
       values.push(times.map((_, at) => sum(list.slice(FETCHERS).map((one) => one.attempts[at]))));
     }
     this.who.of.summary = total(series);
-    if (series.length === 0) return this.who.show(times, of.step_s, [times.map(() => 0)]);
+    if (series.length === 0) return this.who.show(times, of.step_s, [times.map(() => 0)], { events });
     const groups = widen(of.attempts);
-    this.who.show(times, of.step_s, values.map((part) => grouped(part, groups)), { series, groups });
+    this.who.show(times, of.step_s, values.map((part) => grouped(part, groups)), { series, groups, events });
   }
 
   #tiles(of, range) {

@@ -156,6 +156,7 @@ fn board(state: &State, wanted: &DashboardRequest) -> Response {
         attention: attention::find(state, &log, now),
         browser_request_cost: browser,
         series: SeriesJson::new(&shown, &names),
+        events: state.attempts.marks().since(shown.start).into_iter().map(Into::into).collect(),
         all: StatsJson::new(
             "all",
             all.iter().next().map_or(&nothing, |(_, row)| row),

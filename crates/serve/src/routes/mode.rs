@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Shared;
 use crate::auth::Client;
+use crate::event_marks::EventKind;
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body;
@@ -83,6 +84,8 @@ async fn change(Get(state): Shared, Extension(client): Extension<Client>, body: 
     if change_request.resume {
         resume(&state)?;
     }
+    let text = format!("mode {}", state.selector.router().mode);
+    state.attempts.marks().add(state.selector.clock().date(), EventKind::Reloaded, &text);
     Ok(mode(Get(state)).await)
 }
 

@@ -15,7 +15,7 @@ use crate::setup::decider::candidate;
 use crate::setup::fetcher_availability::FetcherAvailability;
 use crate::setup::identity::{Identity, robots_agent};
 use crate::setup::reload;
-use crate::setup::reload::Reloader;
+use crate::setup::reload::{PaceOf, ReloadedParts, Reloader};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, shown};
@@ -59,6 +59,8 @@ pub(crate) struct Crawler {
     pub(crate) user_agent: Option<String>,
     children: Children,
     guard: Arc<Guard>,
+    /// What reads the settings again.
+    pub(crate) reloader: Arc<Reloader>,
     /// The tasks that tick the automatic rollback and wait for SIGHUP.
     watching: [tokio::task::JoinHandle<()>; 2],
 }
@@ -111,8 +113,16 @@ impl Crawler {
         said.iter().for_each(reload::report_event);
         let selector = share(selector, &journal, &detector, &over_arms)?;
         identity.read_vendors_of(&selector);
-        let again = Reloader::new(settings, &selector, &[&detector], &over_arms).with_identity(identity.clone());
-        let watching = [reload::watch_rollback(&over_arms, &selector), reload::on_hangup(hangups, again)];
+        let parts = ReloadedParts {
+            selector: &selector,
+            journal: &journal,
+            detectors: &[&detector],
+            guard: &over_arms,
+            identity: &identity,
+        };
+        let reloader = Reloader::new(settings, &parts, reloaded_pace(crawl_options));
+        let hangups = reload::on_hangup(hangups, Arc::clone(&reloader));
+        let watching = [reload::watch_rollback(&over_arms, &selector), hangups];
         let mut builder = Pipeline::builder(Arc::clone(&selector)).limits(limits).detector(detector);
         if crawl_options.has_queue {
             builder = builder.wait_at_most(Duration::ZERO);
@@ -145,6 +155,7 @@ impl Crawler {
             user_agent: identity.user_agent().map(str::to_owned),
             children,
             guard: over_arms,
+            reloader,
             watching,
         })
     }
@@ -263,6 +274,12 @@ pub(crate) fn visits(settings: &Settings, crawl_options: &CrawlOptions) -> Visit
         max_pace_wait: Duration::MAX,
         ..base
     }
+}
+
+/// Returns how the pace of hosts follows from settings that are read again.
+pub(crate) fn reloaded_pace(crawl_options: &CrawlOptions) -> Box<PaceOf> {
+    let crawl_options = crawl_options.clone();
+    Box::new(move |settings| pace(settings, &crawl_options))
 }
 
 /// Returns the pace of hosts. With a fixed clock the pace is off, because no time passes between requests.

@@ -126,6 +126,7 @@ impl Run<'_> {
         let control = LiveControl {
             pauses: Some(pauses),
             server: dashboard.as_ref().map(|dashboard| dashboard.handle.clone()),
+            reloader: Some(Arc::clone(&crawler.reloader)),
             ..LiveControl::new(&crawler.selector, &crawler.journal, told)
         };
         let control = control.listen("fetch");

@@ -13,6 +13,8 @@ use crate::terminal::output::plain;
 const WRITE_TIME: Duration = Duration::from_secs(5);
 /// The time for the end of a pause.
 const UNPAUSE_TIME: Duration = Duration::from_secs(10);
+/// The time to read the settings again, with a router table of any size.
+const RELOAD_TIME: Duration = Duration::from_secs(60);
 /// The time to forget something: the process reads its whole log for that.
 const FORGET_TIME: Duration = Duration::from_secs(600);
 
@@ -45,6 +47,7 @@ fn exchange(mut stream: &UnixStream, request: &ControlRequest) -> std::io::Resul
     let time = match request {
         ControlRequest::Unpause { .. } => UNPAUSE_TIME,
         ControlRequest::Forget { .. } => FORGET_TIME,
+        ControlRequest::Reload {} => RELOAD_TIME,
     };
     stream.set_write_timeout(Some(WRITE_TIME))?;
     stream.set_read_timeout(Some(time))?;

@@ -51,6 +51,8 @@ pub(crate) enum ControlRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         link: Option<String>,
     },
+    /// Read the settings again.
+    Reload {},
 }
 
 /// What a running process has done; the fields that its request is about are set.
@@ -71,6 +73,8 @@ pub(crate) struct ControlResult {
     pub(crate) peers: Option<(u64, u64)>,
     /// Whether the other nodes of the fleet were notified.
     pub(crate) fleet_notified: bool,
+    /// What applies after a reload, for people.
+    pub(crate) reloaded: Option<String>,
 }
 
 /// A line of the running process.

@@ -14,7 +14,7 @@ mod maintenance;
 mod read_only;
 mod reload;
 mod rollout;
-mod server;
+pub(crate) mod server;
 mod tokens;
 mod unpause;
 mod visits;

@@ -160,3 +160,57 @@ fn reloads_under_load_drop_no_request() {
     let visits = answered.load(Ordering::Relaxed);
     assert!(server.beside(&["export"]).len() as u64 >= visits / 2, "visits have left attempts");
 }
+
+/// The cost of a fetcher by the metrics.
+fn cost_of(server: &Server, fetcher: &str) -> Option<String> {
+    let page = server.get("/metrics").body;
+    let row = format!("fetchwise_fetcher_cost{{fetcher=\"{fetcher}\"}} ");
+    page.lines().find_map(|line| line.strip_prefix(&row)).map(str::to_owned)
+}
+
+#[test]
+fn pace_and_costs_take_effect_by_a_signal_and_by_a_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = Files { dir: dir.path().to_owned() };
+    let settings = |rate: &str, cost: &str, more: &str| {
+        format!("{more}\n[pace.host.\"e.org\"]\nrate = {rate}\n[fetcher.playwright]\ncost = {cost}\n")
+    };
+    files.write("c.toml", &settings("0.0001", "3", ""));
+    let server = Server::start_in(dir, &["--config", "c.toml"], &[]);
+    // A visit ends at once, so that only the pace lets the next one wait.
+    let step = |n: u32| {
+        let begun = server.post("/v1/visits", &json!({ "url": format!("https://e.org/{n}") })).of(201);
+        let path = format!("/v1/visits/{}", begun["visit"].as_str().unwrap());
+        match begun["step"]["kind"].as_str().unwrap() {
+            "fetch" => {
+                server.post(&format!("{path}/report"), &json!({ "outcome": "content", "status": 200 })).of(200);
+                "fetch".to_owned()
+            }
+            _ => {
+                assert!(server.ask("DELETE", &path, b"").status < 300);
+                begun["step"]["reason"].as_str().unwrap().to_owned()
+            }
+        }
+    };
+    assert_eq!(
+        (step(0), step(1), cost_of(&server, "playwright").unwrap()),
+        ("fetch".into(), "pace".into(), "3".into())
+    );
+
+    files.write("c.toml", &settings("1000", "0", ""));
+    server.hang_up("all settings are unchanged: c.toml, line 5");
+    assert_eq!((step(2), cost_of(&server, "playwright").unwrap()), ("pace".into(), "3".into()));
+
+    files.write("c.toml", &settings("1000", "4.5", "[tuning]\nexplore_rate = 0.5"));
+    let said = server.hang_up("e.org rate 0.0001 -> rate 1000");
+    let words = ["cost: playwright 3 -> 4.5", "tuning.explore_rate"];
+    assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    assert_eq!((step(3), cost_of(&server, "playwright").unwrap()), ("fetch".into(), "4.5".into()));
+
+    // Without a word of the fetcher, its cost is the built-in one again.
+    files.write("c.toml", "");
+    let reloaded = &server.beside(&["reload"])[0];
+    let text = reloaded["reloaded"].as_str().unwrap();
+    assert!(text.contains("e.org rate 1000 -> learned") && text.contains("cost: playwright 4.5 -> 20"), "{text}");
+    assert_eq!((&reloaded["pid"], cost_of(&server, "playwright").unwrap()), (&json!(server.child.id()), "20".into()));
+}

@@ -30,6 +30,7 @@ fn a_visit_is_fetched_reported_and_delivered() {
     let end = report(&server, &visit, &json!({ "outcome": "content", "status": 200, "duration_ms": 120 }));
     assert_eq!((&end["kind"], &end["end"], &end["error_type"]), (&json!("end"), &json!("delivered"), &Value::Null));
     assert_eq!((&end["paused_until"], &end["requests"], &end["status"]), (&Value::Null, &json!(1), &json!(200)));
+    assert_eq!((&end["was_trial"], &end["default_page"]), (&json!(false), &json!(false)));
     let logged = server.beside(&["export"]);
     assert_eq!(logged.len(), 1);
     assert_eq!((&logged[0]["duration_ms"], &logged[0]["source"]), (&json!(120), &json!("probe")));
@@ -307,4 +308,19 @@ fn an_abandoned_visit_times_out_and_releases_what_it_held() {
         server.post(&format!("/v1/visits/{first}/report"), &json!({ "outcome": "content" })).of(404)["error_type"],
         "unknown_visit"
     );
+}
+
+#[test]
+fn a_page_that_other_sites_show_ends_as_a_default_page() {
+    let server = Server::start(&["--pace", "off"]);
+    let page = "<!doctype html><title>Soon</title><h1>This name is parked</h1><p>The owner of this name has not put a page \
+        here yet. Come back another day, or ask the registrar who keeps the name for its owner.</p><p>Names are kept for \
+        a year at a time, and their owners may renew them at any time before that year has passed.</p>";
+    let body = json!({ "status": 200, "headers": { "Content-Type": "text/html" }, "body": page });
+    let ends: Vec<Value> = ["parked.org", "parked.net", "parked.com", "parked.io"]
+        .map(|site| begin(&server, &format!("https://{site}/")).0)
+        .iter()
+        .map(|visit| report(&server, visit, &body)["default_page"].clone())
+        .collect();
+    assert_eq!(ends, [false, false, true, true].map(Value::from));
 }

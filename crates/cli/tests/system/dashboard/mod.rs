@@ -3,6 +3,7 @@
 //! Owns: the checks that figures on the page are those of the log, that the page follows new records, that it works
 //! with keyboard, screen reader and narrow screen, and that it sends requests to its server only.
 
+mod axe;
 mod chrome;
 #[cfg(feature = "fleet")]
 mod fleet;
