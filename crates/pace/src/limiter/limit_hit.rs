@@ -57,6 +57,8 @@ const HALF: f64 = 0.41;
 const HALF_AGAIN: f64 = 0.5;
 /// Hold of a host whose last refusals are known to have lasted so long, as a share of that time.
 const KNOWN: f64 = 1.02;
+/// Time without a limit hit after which a host that has asked for too little is believed again, in milliseconds.
+const TRUST_AGAIN_MS: i64 = 24 * 3_600_000;
 /// A limit hit within this number of responses after a hold means that the hold was too short.
 const TOO_EARLY: u16 = 10;
 
@@ -106,7 +108,11 @@ impl RateGate<'_> {
         };
         let usual = if self.active.trouble().is_brief { BRIEF_S } else { usual };
         // What a host asks for is the least. One that has asked for too little before is held as long as it refused then.
-        let known = self.persisted.penalty.some().filter(|_| self.active.trouble().asks_too_little);
+        let is_old = self.now.saturating_sub(self.active.trouble().limit_hit_at) > TRUST_AGAIN_MS;
+        let penalty = self.persisted.penalty.some();
+        let asks_enough = |asked: f64| is_old || penalty.is_none_or(|penalty| asked >= penalty);
+        self.active.trouble().asks_too_little &= !asked.is_some_and(asks_enough);
+        let known = penalty.filter(|_| self.active.trouble().asks_too_little);
         let hold_s = match asked {
             Some(asked) => asked.max(known.map_or(0.0, |penalty| (KNOWN * penalty).min(MAX_HOLD_S))),
             None => (usual.min(MAX_HOLD_S) - hit.silent_s).max(LEAST_HOLD_S),

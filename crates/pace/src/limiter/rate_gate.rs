@@ -119,6 +119,10 @@ impl RateGate<'_> {
 
     /// Returns whether one more request in flight is allowed.
     fn has_room(&self) -> bool {
+        let left = self.active.trouble.as_ref().and_then(|trouble| trouble.left);
+        if left.is_some_and(|left| self.active.in_flight >= left) {
+            return false;
+        }
         // The latency matters from the third one on: without it, most checks need no exponential.
         let cap = if self.persisted.par_cap == 0 { u8::MAX } else { self.persisted.par_cap };
         let is_clear =
