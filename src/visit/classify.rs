@@ -66,9 +66,17 @@ pub(super) struct Classified {
     pub(super) weight: f64,
 }
 
+/// Returns the error of a result; `None` for content. A 429 is a limit, whatever its page shows: a cache or a firewall that
+/// limits puts its own name on it.
+pub(super) fn error_of(result: &FetchResult, by: &FetcherSpec) -> Option<ErrorType> {
+    let error = result.outcome.counts_as(by).err()?;
+    let is_limit = result.status == Some(429) && error.kind().is_some_and(ErrorKind::is_banned);
+    Some(if is_limit { ErrorType::Known(ErrorKind::RateLimited) } else { error })
+}
+
 /// Returns the meaning of a result.
 pub(super) fn classify(result: &FetchResult, by: &FetcherSpec, case: &Circumstances) -> Classified {
-    let Some(error) = result.outcome.counts_as(by).err() else {
+    let Some(error) = error_of(result, by) else {
         // An unchanged page is the one that an earlier attempt brought: its cost and time are not those of a page.
         // A page of no site says nothing about the fetcher.
         let is_evidence = result.outcome != Outcome::NotModified && !result.is_default_page();
@@ -96,6 +104,8 @@ pub(super) fn classify(result: &FetchResult, by: &FetcherSpec, case: &Circumstan
         _ if is_block && case.is_page_block => 0.0,
         // Not about the fetcher: the host says "not now" to every client.
         Some(ErrorKind::ServerError) if is_limit => 0.0,
+        // The host may refuse this fetcher with a 429 at any rate, and serve another one.
+        Some(ErrorKind::RateLimited) if !case.was_served && result.outcome != Outcome::RateLimited => 1.0,
         // The server says that it failed where the status says something else, so no fetcher caused it.
         _ if result.outcome == Outcome::ServerError && result.status.is_none_or(|status| status < 500) => 0.0,
         kind => kind.map_or(1.0, ErrorKind::weight),
@@ -179,6 +189,11 @@ mod tests {
         FetchResult::from(Outcome::Blocked(Block::new(BlockKind::Challenge, None, None))).with_status(200)
     }
 
+    /// A 429 whose page names a product.
+    fn named_limit(kind: BlockKind) -> FetchResult {
+        FetchResult::from(Outcome::Blocked(Block::new(kind, Some("varnish".into()), None))).with_status(429)
+    }
+
     fn of_client() -> FetchResult {
         let mut result = FetchResult::from(Outcome::Tls);
         result.is_of_client = true;
@@ -192,7 +207,7 @@ mod tests {
     fn each_result_has_its_meaning() {
         use Meaning::{Delivered, End, Limit, OtherFetcher, Refused, Retry};
         let of = FetchResult::from;
-        let rows: [Row; 53] = [
+        let rows: [Row; 58] = [
             ("content", of(Outcome::Content), FIRST, Delivered, None, 1.0),
             ("unchanged", of(Outcome::NotModified), FIRST, Delivered, None, 0.0),
             ("a page without text", of(Outcome::Empty), FIRST, OtherFetcher, Some("wrong_tool"), 1.0),
@@ -214,6 +229,25 @@ mod tests {
             ("a captcha of a host that is held", captcha(), SERVED, Limit, Some("rate_limited"), 0.0),
             ("a limit", status(429), FIRST, Limit, Some("rate_limited"), 0.0),
             ("a limit for a minute", status(429), ASKED, Limit, Some("rate_limited"), 0.0),
+            (
+                "a limit by status alone",
+                FetchResult::from(Outcome::Http(429)).with_status(429),
+                FIRST,
+                Limit,
+                Some("rate_limited"),
+                1.0,
+            ),
+            ("one that names a product", named_limit(BlockKind::Refusal), FIRST, Limit, Some("rate_limited"), 1.0),
+            (
+                "the same, of a host that is held",
+                named_limit(BlockKind::Refusal),
+                HELD,
+                Limit,
+                Some("rate_limited"),
+                1.0,
+            ),
+            ("one that shows a challenge", named_limit(BlockKind::Challenge), ASKED, Limit, Some("rate_limited"), 1.0),
+            ("one of a host that served", named_limit(BlockKind::Refusal), SERVED, Limit, Some("rate_limited"), 0.0),
             ("an overloaded host", status(503), FIRST, Retry, Some("server_error"), 0.0),
             ("the same once more", status(503), LAST, End, Some("server_error"), 1.0),
             (

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::classify::{Circumstances, Classified, Meaning, classify};
+use super::classify::{Circumstances, Classified, Meaning, classify, error_of};
 use super::pace::PaceEffect;
 use super::record::SentRequest;
 use super::step::{Fetch, FetchClaims};
@@ -106,7 +106,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let (doubt, landed) = (self.seen.doubt, std::mem::replace(&mut self.redirects.landed, landed));
         let asked = self.requested_pause(result, sent.now);
         self.report_to_pace(claims.permit.take(), sent, result, asked);
-        self.record(sent, result, result.outcome.counts_as(&sent.by).err(), 0.0);
+        self.record(sent, result, error_of(result, &sent.by), 0.0);
         (self.seen.doubt, self.redirects.landed) = (doubt, landed);
     }
 
@@ -117,7 +117,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         claims: &mut FetchClaims<S>,
         result: &FetchResult,
     ) -> Circumstances {
-        let error = result.outcome.counts_as(&sent.by).err();
+        let error = error_of(result, &sent.by);
         let kind = error.as_ref().and_then(ErrorType::kind);
         let asked = self.requested_pause(result, sent.now);
         // Checked before the pace gets the result, since afterwards it knows of the block only.

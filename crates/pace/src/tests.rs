@@ -881,9 +881,10 @@ fn a_retry_after_that_is_too_short_is_corrected_by_experience() {
     }
 }
 
-/// A quota of a hundred in a quarter of an hour was a rate of one in ten seconds, though all of it was free.
+/// A quota of a hundred in a quarter of an hour was a rate of one in ten seconds, though all of it was free. Later its last
+/// tenth was, and a list of ninety links and robots.txt waited for it.
 #[test]
-fn a_budget_is_spent_at_the_hosts_own_pace_and_its_rest_is_spread() {
+fn a_budget_is_spent_to_its_end_at_the_hosts_own_pace() {
     for (quota, window_s) in [(100.0, 900), (200.0, 3600), (500.0, 86_400)] {
         let mut crawl = Crawl::new(PaceSettings::default());
         let begin = crawl.now;
@@ -908,11 +909,72 @@ fn a_budget_is_spent_at_the_hosts_own_pace_and_its_rest_is_spread() {
         }
         assert_eq!(refused, 0, "{quota} in {window_s} s");
         let at = |share: f64| times[(share * quota) as usize - 1];
-        assert!(at(0.89) < 60.0, "{quota} in {window_s} s: {}", at(0.89));
+        assert!(at(1.0) < 60.0, "{quota} in {window_s} s: {}", at(1.0));
         // The second quota is spent like the first one.
-        assert!(at(1.89) < window_s as f64 + 60.0, "{quota} in {window_s} s: {}", at(1.89));
+        assert!(at(2.0) < window_s as f64 + 60.0, "{quota} in {window_s} s: {}", at(2.0));
         assert!(at(2.4) < 2.0 * window_s as f64 + 60.0, "{quota} in {window_s} s: {}", at(2.4));
     }
+}
+
+#[test]
+fn no_more_requests_are_in_flight_than_a_budget_has_left() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    let answer = |crawl: &mut Crawl, permit, left: f64| {
+        let policy =
+            RateLimit { quota: Some(100.0), window_s: Some(900.0), remaining: Some(left), reset_s: Some(600.0) };
+        let latency = Some(Duration::from_secs(2));
+        let _ = crawl
+            .respond(permit, Response { policy: Some(policy), latency, ..Response::new(Signal::Content, FETCHER) });
+    };
+    for left in [60.0, 50.0, 40.0] {
+        let permit = crawl.permit("a.org");
+        answer(&mut crawl, permit, left);
+    }
+    for left in [3.0, 1.0] {
+        let permit = crawl.permit("a.org");
+        answer(&mut crawl, permit, left);
+        let out: Vec<Permit> = (0..left as usize).map(|_| crawl.permit("a.org")).collect();
+        crawl.now += 10_000;
+        assert_eq!(crawl.pace.admit(Scope::host("a.org"), Cost::Plain, crawl.at()), Admit::AtCapacity, "{left}");
+        for permit in out {
+            answer(&mut crawl, permit, left);
+        }
+    }
+    // The next window is not this one.
+    let permit = crawl.permit("a.org");
+    answer(&mut crawl, permit, 99.0);
+    let _ = (crawl.permit("a.org"), crawl.permit("a.org"));
+}
+
+/// A host that once asked for too little was held for as long as it had refused then, whatever it asked for later.
+#[test]
+fn a_host_that_asks_for_enough_is_believed_again() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    let limited = |seconds| Response {
+        retry_after: Some(Duration::from_secs(seconds)),
+        ..Response::new(Signal::Limited, FETCHER)
+    };
+    // It says `said` seconds and means `meant`. Returns the trials that it refuses, and the time until it serves.
+    let mut closed = |said: u64, meant: i64| {
+        crawl.good("a.org", 40);
+        let permit = crawl.permit("a.org");
+        let (begin, mut refused) = (crawl.now, 0);
+        let _ = crawl.respond(permit, limited(said));
+        loop {
+            let trial = crawl.permit("a.org");
+            if crawl.now - begin >= 1000 * meant {
+                let _ = crawl.respond(trial, Response::new(Signal::Content, FETCHER));
+                return (refused, (crawl.now - begin) / 1000);
+            }
+            refused += 1;
+            let _ = crawl.respond(trial, limited(said));
+        }
+    };
+    let (refused, held) = closed(5, 120);
+    assert!(refused > 0 && held >= 120, "{refused} {held}");
+    assert_eq!(closed(5, 120).0, 0, "it is held for as long as it refused");
+    assert_eq!(closed(300, 300), (0, 301), "it asks for more than that");
+    assert_eq!(closed(10, 10), (0, 11), "it is believed");
 }
 
 /// Two pages that are not published, one after the other, held a host that served all others.

@@ -229,9 +229,9 @@ fn a_host_that_says_not_now_is_paused_from_its_first_response_on() {
         (
             FetchResult::from(Outcome::Http(429)).with_status(429).with_retry_after(Duration::from_secs(3600)),
             3600,
-            "blocked_403",
+            "rate_limited",
         ),
-        (FetchResult::from(Outcome::Http(429)).with_status(429), 30, "blocked_403"),
+        (FetchResult::from(Outcome::Http(429)).with_status(429), 30, "rate_limited"),
         (
             FetchResult::from(Outcome::Http(503)).with_status(503).with_retry_after(Duration::from_secs(50)),
             50,

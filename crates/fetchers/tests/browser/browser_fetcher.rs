@@ -635,6 +635,61 @@ async fn failed_navigations_have_their_own_error_kinds() {
     .await;
 }
 
+/// Each rendered page of a site requested all of its scripts and styles again.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_one_origin_share_scripts_and_styles_and_nothing_else() {
+    let site = Site::new(|path| match path.as_str() {
+        "/style.css" => reply(200, &[("content-type", "text/css"), ("cache-control", "max-age=3600")], "p { color: red }"),
+        "/script.js" => reply(
+            200,
+            &[("content-type", "text/javascript"), ("cache-control", "max-age=3600")],
+            "document.querySelector('p').textContent = `[${document.cookie}] [${localStorage.x}] [${sessionStorage.x}]`;
+             localStorage.x = sessionStorage.x = 1; document.cookie = 'by=script; max-age=3600'",
+        ),
+        _ => reply(
+            200,
+            &[("content-type", "text/html"), ("set-cookie", "who=me; httponly; max-age=3600"), ("cache-control", "max-age=3600")],
+            "<link rel=stylesheet href=/style.css><p></p><script src=/script.js></script>",
+        ),
+    })
+    .await;
+    let Some(browser) = browser() else { return };
+    bounded(&browser, async {
+        let mut counts = Vec::new();
+        for path in ["/a", "/b", "/c", "/a"] {
+            let page = get(&browser, &site.url(path), &seconds(20)).await.unwrap();
+            assert!(text(&page).contains("<p>[] [undefined] [undefined]</p>"), "{path}: {}", text(&page));
+            counts.push(page.requests.unwrap());
+        }
+        assert!(counts[1] + 2 <= counts[0] && counts[2] == counts[1] && counts[3] == counts[0], "{counts:?}");
+    })
+    .await;
+    let documents = |(path, _): &&SeenRequest| path.len() == 2;
+    let requests = site.requests.lock().unwrap().clone();
+    assert_eq!(requests.iter().filter(documents).count(), 4, "each document is requested, the same one too");
+    assert_eq!(requests.len(), 4 + 2 + 2, "{requests:?}");
+    assert!(requests.iter().filter(documents).all(|(_, headers)| !headers.contains_key("cookie")), "{requests:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stealthy_browser_shares_no_cache() {
+    let site = Site::new(|path| match path.as_str() {
+        "/style.css" => {
+            reply(200, &[("content-type", "text/css"), ("cache-control", "max-age=3600")], "p { color: red }")
+        }
+        _ => html("<link rel=stylesheet href=/style.css><p>text</p>"),
+    })
+    .await;
+    let Some(browser) = browser_with(BrowserOptions::stealth()) else { return };
+    bounded(&browser, async {
+        for path in ["/a", "/b"] {
+            get(&browser, &site.url(path), &seconds(20)).await.unwrap();
+        }
+    })
+    .await;
+    assert_eq!(site.requests_of("/style.css"), 2);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn fetches_share_nothing_and_run_concurrently() {
     let site = Site::new(|path| match path.as_str() {

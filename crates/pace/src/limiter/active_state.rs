@@ -91,6 +91,8 @@ pub(crate) struct Trouble {
     /// Consecutive slow responses, and the time when they last lowered the rate.
     pub(crate) slow: u8,
     pub(crate) slow_at: i64,
+    /// Requests that a nearly spent budget leaves.
+    pub(crate) left: Option<u8>,
     /// A request had to wait for the maximum of parallel requests.
     pub(crate) is_crowded: bool,
     /// The average part of the latency that this machine causes, in seconds.

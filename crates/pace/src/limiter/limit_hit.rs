@@ -16,6 +16,8 @@ use crate::signals::response::{Cause, Signal};
 const CUTS_MS: i64 = 15 * 60_000;
 /// Maximum length of a hold that the host did not ask for.
 const MAX_HOLD_S: f64 = 320.0 * 60.0;
+/// Minimum length of a hold.
+const LEAST_HOLD_S: f64 = 0.1;
 /// Limits below this rate, in requests per second, are rare.
 const LIKELY: f64 = 0.5;
 /// Hold of a first 429 without a time: after it, a limit over ten seconds admits requests again, and one over a minute
@@ -30,6 +32,11 @@ const LEAST_CUT: f64 = 0.5;
 /// Share of the ceiling at which requests resume after a hold, and after one for errors.
 const RESUMED: f64 = 0.7;
 const RESUMED_AFTER_ERRORS: f64 = 0.5;
+/// Remaining share of a ceiling of a host that keeps refused requests waiting: each further refusal costs that time.
+const LESS_AFTER_SILENCE: f64 = 0.98;
+/// Requests by which its ceiling stays below the blocked count: a window that begins with a request has one more than the
+/// rate lets expect.
+const BELOW_SILENCE: f64 = 2.6;
 /// Share of a blocked rate that a ceiling may reach at most.
 const BELOW_HI: f64 = 0.95;
 /// The shortest lengths of bans that people choose, in seconds: most are round.
@@ -50,6 +57,8 @@ const HALF: f64 = 0.41;
 const HALF_AGAIN: f64 = 0.5;
 /// Hold of a host whose last refusals are known to have lasted so long, as a share of that time.
 const KNOWN: f64 = 1.02;
+/// Time without a limit hit after which a host that has asked for too little is believed again, in milliseconds.
+const TRUST_AGAIN_MS: i64 = 24 * 3_600_000;
 /// A limit hit within this number of responses after a hold means that the hold was too short.
 const TOO_EARLY: u16 = 10;
 
@@ -60,6 +69,8 @@ pub(crate) struct LimitHit {
     pub(crate) counts: Counts,
     pub(crate) in_flight: u8,
     pub(crate) retry_after: Option<Duration>,
+    /// Time for which the host has kept silent, in seconds: that much of the hold is over.
+    pub(crate) silent_s: f64,
 }
 
 impl RateGate<'_> {
@@ -74,7 +85,10 @@ impl RateGate<'_> {
             let before = self.rate().min(self.ceiling().0);
             self.blame(hit);
             if is_ambiguous(hit) {
-                self.soften(before);
+                self.soften(before, hit.silent_s > 0.0);
+            }
+            if hit.silent_s > 0.0 {
+                self.lower_blamed();
             }
         } else {
             self.persisted.set_blame(None, hit.cause);
@@ -94,10 +108,14 @@ impl RateGate<'_> {
         };
         let usual = if self.active.trouble().is_brief { BRIEF_S } else { usual };
         // What a host asks for is the least. One that has asked for too little before is held as long as it refused then.
-        let known = self.persisted.penalty.some().filter(|_| self.active.trouble().asks_too_little);
+        let is_old = self.now.saturating_sub(self.active.trouble().limit_hit_at) > TRUST_AGAIN_MS;
+        let penalty = self.persisted.penalty.some();
+        let asks_enough = |asked: f64| is_old || penalty.is_none_or(|penalty| asked >= penalty);
+        self.active.trouble().asks_too_little &= !asked.is_some_and(asks_enough);
+        let known = penalty.filter(|_| self.active.trouble().asks_too_little);
         let hold_s = match asked {
             Some(asked) => asked.max(known.map_or(0.0, |penalty| (KNOWN * penalty).min(MAX_HOLD_S))),
-            None => usual.min(MAX_HOLD_S),
+            None => (usual.min(MAX_HOLD_S) - hit.silent_s).max(LEAST_HOLD_S),
         };
         let (now, was_serving) = (self.now, self.active.has_any_success(self.now));
         let trouble = self.active.trouble();
@@ -203,10 +221,10 @@ impl RateGate<'_> {
         if is_limit { MIN_RATE } else { self.rules.min_rate.min(before) }
     }
 
-    /// Raises the ceilings that errors alone have brought down too far; `before` is the rate before.
-    fn soften(&mut self, before: f64) {
+    /// Raises the ceilings that errors alone have brought down too far; `before` is the rate before. Silence says more.
+    fn soften(&mut self, before: f64, is_silence: bool) {
         let least = self.least_without_evidence(before);
-        let is_first = self.active.trouble().limit_hit_at < self.now.saturating_sub(CUTS_MS);
+        let is_first = !is_silence && self.active.trouble().limit_hit_at < self.now.saturating_sub(CUTS_MS);
         let half = if is_first { LEAST_CUT * before } else { 0.0 };
         for (cap, hi) in self.persisted.cap.iter_mut().zip(&mut self.persisted.hi).filter(|(cap, _)| !cap.is_none()) {
             *cap = (*cap).max(PositiveF16::new(half.min(BELOW_HI * hi.get())));
@@ -216,6 +234,15 @@ impl RateGate<'_> {
         }
         let (ceiling, _) = self.ceiling();
         self.set_rate(self.rate().max(ceiling.min(half.max(least))));
+    }
+
+    /// Lowers the ceiling of the blamed window of a host that keeps refused requests waiting.
+    fn lower_blamed(&mut self) {
+        let Some(window) = self.persisted.blamed() else { return };
+        let (cap, hi) = (self.persisted.cap[window].get(), self.persisted.hi[window].get());
+        let below = (hi - BELOW_SILENCE / SECONDS[window]).max(hi / 4.0);
+        self.persisted.cap[window] = PositiveF16::new((LESS_AFTER_SILENCE * cap).min(below));
+        self.set_rate(self.rate());
     }
 
     /// Returns the hold that the host asked for, plus a second for differing clocks.

@@ -8,7 +8,7 @@
 //! The rules that change its rate are further methods in other files.
 
 use super::permit::wrapped;
-use super::window::{Counts, SECONDS};
+use super::window::{Counts, SECONDS, WINDOWS};
 use crate::limiter::active_state::{ActiveState, Trial};
 use crate::persistence::persisted_state::PersistedState;
 use crate::signals::response::Level;
@@ -21,6 +21,13 @@ const PAR_LEAST: u8 = 2;
 const PAR_FIRST: f64 = 4.0;
 /// Share of the ceiling from which the rate counts as at the ceiling.
 const AT_CEILING: f64 = 0.97;
+
+/// Ratio to the latency of its pages from which on a host that answers nothing is silent, and the least latency that counts,
+/// in seconds.
+const SILENT: f64 = 10.0;
+const QUICK_S: f64 = 0.02;
+/// Requests up to which a host is hardly known: later, its slowest pages are part of what it is.
+const HARDLY_KNOWN: f64 = 200.0;
 
 /// Settings for a host, site or address.
 #[derive(Clone, Copy, Debug)]
@@ -121,11 +128,26 @@ impl RateGate<'_> {
 
     /// Returns whether one more request in flight is allowed.
     fn has_room(&self) -> bool {
+        let left = self.active.trouble.as_ref().and_then(|trouble| trouble.left);
+        if left.is_some_and(|left| self.active.in_flight >= left) {
+            return false;
+        }
         // The latency matters from the third one on: without it, most checks need no exponential.
         let cap = if self.persisted.par_cap == 0 { u8::MAX } else { self.persisted.par_cap };
         let is_clear =
             self.persisted.kept_gap().is_none() && self.active.in_flight < PAR_LEAST.min(self.active.max_par).min(cap);
-        is_clear || self.active.in_flight < self.par()
+        is_clear || self.active.in_flight < self.par() && !self.is_silent()
+    }
+
+    /// Returns whether a host that is hardly known keeps its requests waiting far longer than its pages take: a limit may do
+    /// so, and would do the same to one more. Rendered pages take their time.
+    fn is_silent(&self) -> bool {
+        let is_unknown = self.active.trouble.is_none() && self.persisted.render_cost == 0;
+        let is_unknown = is_unknown && self.active.in_flight >= PAR_LEAST;
+        let Some(last) = self.active.last_good_response().filter(|_| is_unknown) else { return false };
+        let waited_s = f64::from(wrapped(self.now).wrapping_sub(last)) / 1000.0;
+        let usual_s = f64::from(self.active.fast).exp().max(QUICK_S);
+        waited_s > SILENT * usual_s && self.active.rings.count(WINDOWS - 1, self.now) < HARDLY_KNOWN
     }
 
     pub(crate) fn decide(&mut self) -> GateDecision {

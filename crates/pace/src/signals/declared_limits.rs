@@ -11,7 +11,7 @@ use crate::signals::response::Cause;
 
 /// Share of the declared limit that is used.
 const USED: f64 = 0.9;
-/// Below this share of its quota, the rest is spread over the time until the reset.
+/// Below this share of a quota that is a rate, the rest is spread over the time until the reset.
 const LOW: f64 = 0.1;
 /// A quota over a longer window is no pace unless the host says how much of it is left.
 const MAX_WINDOW_S: f64 = 3600.0;
@@ -29,20 +29,27 @@ impl RateGate<'_> {
         let is_budget = left.is_some() && limit.window_s.or(limit.reset_s).is_some_and(|span| span > RATE_WINDOW_S);
         let changed = if is_budget { self.lift_declared_cap() } else { self.apply_policy(limit) };
         let Some((left, reset)) = left else { return changed };
-        let reserve = (LOW * limit.quota.unwrap_or(0.0)).max(f64::from(self.active.in_flight) + 1.0);
+        self.note_budget(is_budget.then_some(left));
         if left < 1.0 {
             if self.hold().is_none() {
                 let trial = self.active.trouble.as_ref().map_or(Trial::No, |trouble| trouble.trial);
                 self.hold_for(reset, trial);
             }
-        } else if is_budget && left <= reserve {
-            // The rate stays: it is the host's own again after the reset.
-            let gap_ms = (1000.0 * reset / left) as i64;
-            self.active.next = self.active.next.max(self.now.saturating_add(gap_ms));
-        } else if left < LOW * limit.quota.unwrap_or(0.0) {
+        } else if !is_budget && left < LOW * limit.quota.unwrap_or(0.0) {
             self.set_rate(self.rate().min(left / reset));
         }
         changed
+    }
+
+    /// Remembers what is left of a budget, once that may be fewer requests than go out at once. All of it is spent: a list that
+    /// fits need not wait, and a longer one waits for the reset in any case.
+    fn note_budget(&mut self, left: Option<f64>) {
+        let cost = f64::from(self.persisted.render_cost.max(1));
+        let is_bound = |left: &f64| *left >= 1.0 && *left < cost * f64::from(self.active.max_par);
+        let pages = left.filter(is_bound).map(|left| (left / cost).max(1.0) as u8);
+        if pages.is_some() || self.active.trouble.is_some() {
+            self.active.trouble().left = pages;
+        }
     }
 
     /// Applies the declared gap between requests, in seconds; with `is_start` it only gives the initial rate of an

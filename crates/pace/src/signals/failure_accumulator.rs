@@ -8,7 +8,7 @@
 
 use crate::limiter::active_state::{Doubt, Trial, Trouble};
 use crate::limiter::limit_hit::LimitHit;
-use crate::limiter::permit::Permit;
+use crate::limiter::permit::{Permit, wrapped};
 use crate::limiter::rate_gate::RateGate;
 use crate::limiter::window::WINDOWS;
 use crate::persistence::float16::PositiveF16;
@@ -29,6 +29,7 @@ const WEAK: f64 = 0.4;
 /// Factor for an error that took at least [`LONG_WAIT_S`] seconds, and [`LONGER`] times as long as the host's pages take.
 const KEPT_WAITING: f64 = 1.5;
 const LONG_WAIT_S: f64 = 3.0;
+const LONG_WAIT_MS: i64 = 3000;
 const LONGER: f64 = 10.0;
 /// The sum of errors that makes a limit hit of a host that has hardly responded yet: four in a row.
 const ERRORS_OF_NEW: f64 = 3.0;
@@ -78,6 +79,7 @@ impl RateGate<'_> {
             counts: permit.counts,
             in_flight: permit.in_flight,
             retry_after: response.retry_after.filter(|span| !span.is_zero()),
+            silent_s: 0.0,
         };
         let has_time = response.retry_after.is_some_and(|span| !span.is_zero());
         match response.signal {
@@ -118,14 +120,17 @@ impl RateGate<'_> {
             }
             Signal::Unavailable | Signal::Broken | Signal::ServerError => {
                 let weight = if self.is_weak(response.signal) { WEAK } else { 1.0 };
-                let weight = if self.is_kept_waiting(response) { weight * KEPT_WAITING } else { weight };
-                if self.accumulate_error(weight, response.signal, permit.in_flight) {
+                let is_kept_waiting = self.is_kept_waiting(response);
+                let weight = if is_kept_waiting { weight * KEPT_WAITING } else { weight };
+                let silent_s = if is_kept_waiting { self.silence_s(permit) } else { None };
+                if silent_s.is_some() || self.accumulate_error(weight, response.signal, permit.in_flight) {
                     let (rate, now) = (self.usable_rate(), self.now);
                     self.active.trouble().noise.revoke(rate, now);
                     self.begin_noise_test(response.signal);
                     self.note_clarity(response.signal, false);
                     let is_503 = response.signal == Signal::Unavailable;
-                    return SignalEffect::LimitHit(hit(if is_503 { Cause::Unavailable } else { Cause::Errors }));
+                    let hit = hit(if is_503 { Cause::Unavailable } else { Cause::Errors });
+                    return SignalEffect::LimitHit(LimitHit { silent_s: silent_s.unwrap_or(0.0), ..hit });
                 }
                 if self.is_of_the_limit(response.signal) && (!self.is_noisy() || self.is_unusual()) {
                     self.shed(response.signal);
@@ -161,6 +166,16 @@ impl RateGate<'_> {
     fn is_kept_waiting(&self, response: &Response) -> bool {
         let usual_s = f64::from(self.active.fast).exp();
         response.latency.is_some_and(|latency| latency.as_secs_f64() > LONG_WAIT_S.max(LONGER * usual_s))
+    }
+
+    /// Returns how long the host has kept silent, if it has answered nothing since this request went out, and others wait
+    /// as well: errors by chance come between pages.
+    fn silence_s(&self, permit: &Permit) -> Option<f64> {
+        let sent = permit.sent(self.now);
+        let has_served_since = wrapped(sent).wrapping_sub(self.active.last_good_response()?).cast_signed() < 0;
+        let is_alone = self.active.in_flight == 0 || self.now.saturating_sub(self.active.next) < LONG_WAIT_MS;
+        let is_noisy = self.active.trouble.as_ref().is_some_and(|trouble| trouble.noise.share().is_some());
+        (!has_served_since && !is_alone && !is_noisy).then(|| self.now.saturating_sub(sent) as f64 / 1000.0)
     }
 
     /// Lowers the ceiling after a 503 that is no limit hit: the limit is near, or comes closer.
@@ -199,7 +214,13 @@ impl RateGate<'_> {
         trouble.last_verdict = Some(DoubtVerdict::Pace);
         // A block took something that no noise gives back.
         self.end_noise_test();
-        Some(LimitHit { cause: Cause::Block, counts: doubt.counts, in_flight: doubt.in_flight, retry_after: None })
+        Some(LimitHit {
+            cause: Cause::Block,
+            counts: doubt.counts,
+            in_flight: doubt.in_flight,
+            retry_after: None,
+            silent_s: 0.0,
+        })
     }
 
     /// Decides that the block concerned the page, if this fetcher got another URL. Pages of another fetcher prove

@@ -189,3 +189,115 @@ fn errors_by_chance_cost_little_of_the_first_minute() {
         }
     }
 }
+
+/// A crawl of one host with several requests at once.
+struct Crowd {
+    crawl: Crawl,
+    /// Requests in flight, with the times at which they end, and their responses.
+    out: Vec<(i64, Permit, Response)>,
+    sent: u64,
+    refused: u32,
+}
+
+impl Crowd {
+    fn new(crawl: Crawl) -> Self {
+        Self { crawl, out: Vec::new(), sent: 0, refused: 0 }
+    }
+
+    /// Fetches `links` pages, or what comes in `most_s` seconds. `answer` is told the time and the number of each request;
+    /// it returns the signal, and the time in milliseconds that the response takes. Returns the pages, and the seconds.
+    fn fetch(&mut self, links: usize, most_s: i64, mut answer: impl FnMut(i64, u64) -> (Signal, i64)) -> (usize, f64) {
+        let (begin, mut pages) = (self.crawl.now, 0);
+        while pages < links && self.crawl.now < begin + 1000 * most_s {
+            let first = self.out.iter().map(|(end, ..)| *end).min();
+            let is_wanted = pages + self.out.len() < links;
+            let admit = is_wanted.then(|| self.crawl.pace.admit(Scope::host("a.org"), Cost::Plain, self.crawl.at()));
+            match admit {
+                Some(Admit::Go(permit)) => {
+                    self.sent += 1;
+                    let (signal, ms) = answer(self.crawl.now, self.sent);
+                    let latency = Some(Duration::from_millis(ms.unsigned_abs()));
+                    let response = Response { latency, ..Response::new(signal, FETCHER) };
+                    self.out.push((self.crawl.now + ms, permit, response));
+                }
+                Some(Admit::Wait(until)) if first.is_none_or(|first| first > until.as_millis()) => {
+                    self.crawl.now = until.as_millis();
+                }
+                _ => {
+                    let at = (0..self.out.len())
+                        .min_by_key(|at| self.out[*at].0)
+                        .expect("a host without requests admits one");
+                    let (end, permit, response) = self.out.remove(at);
+                    self.crawl.now = self.crawl.now.max(end);
+                    let is_page = response.signal == Signal::Content;
+                    (pages, self.refused) = (pages + usize::from(is_page), self.refused + u32::from(!is_page));
+                    let _ = self.crawl.respond(permit, response);
+                }
+            }
+        }
+        (pages, (self.crawl.now - begin) as f64 / 1000.0)
+    }
+}
+
+/// Answers as a limiter that admits `most` requests in ten seconds: requests of the ten seconds before count by the part of
+/// them that is not over ten seconds old, as in HAProxy's tables.
+fn stick_table(most: f64, refusal: (Signal, i64)) -> impl FnMut(i64, u64) -> (Signal, i64) {
+    let (mut period, mut counts) = (0, [0.0, 0.0]);
+    move |now, _| {
+        counts = match now / 10_000 - period {
+            0 => counts,
+            1 => [0.0, counts[0]],
+            _ => [0.0, 0.0],
+        };
+        period = now / 10_000;
+        counts[0] += 1.0;
+        let left = (10_000 - now % 10_000) as f64 / 10_000.0;
+        if counts[0] + left * counts[1] > most { refusal } else { (Signal::Content, 6) }
+    }
+}
+
+/// The pages between refusals looked like proof that the refusals came at any rate, and none of them lowered it: a limiter
+/// that answers late lets pages through again by then.
+#[test]
+fn a_limit_that_keeps_requests_waiting_is_found_and_kept() {
+    for most in [14.0, 20.0, 45.0] {
+        for refusal in [(Signal::ServerError, 10_000), (Signal::Unavailable, 20_000), (Signal::Broken, 30_000)] {
+            let links = 6 * most as usize;
+            let mut crowd = Crowd::new(Crawl::new(PaceSettings::default()));
+            let (pages, seconds) = crowd.fetch(links, 600, stick_table(most, refusal));
+            let said = format!("{most} {refusal:?}: {pages} of {links} in {seconds} s, {} refused", crowd.refused);
+            assert!(pages == links && crowd.refused <= 4, "{said}");
+            // The best constant rate takes a minute, and one silence has to be sat out.
+            assert!(seconds - refusal.1 as f64 / 1000.0 <= 60.0 / 0.8, "{said}");
+            let state = crowd.crawl.pace.state(Level::Host, "a.org").unwrap();
+            let mut again = Crowd::new(Crawl { now: crowd.crawl.now + 20_000, ..Crawl::new(PaceSettings::default()) });
+            again.crawl.pace.restore(Level::Host, "a.org", &state, again.crawl.at());
+            let (pages, seconds) = again.fetch(links, 600, stick_table(most, refusal));
+            let said =
+                format!("again {most} {refusal:?}: {pages} of {links} in {seconds} s, {} refused", again.refused);
+            assert!(pages == links && again.refused == 0 && seconds <= 60.0 / 0.85, "{said}");
+        }
+    }
+}
+
+/// Errors by chance come between pages, however long they take.
+#[test]
+fn late_errors_by_chance_are_no_limit() {
+    let pages = |share: f64, ms: i64| {
+        let one = |seed| {
+            let mut crowd = Crowd::new(Crawl::new(PaceSettings::default()));
+            let by_chance = |_: i64, n: u64| match luck(seed, n) < share {
+                true => (Signal::Broken, ms),
+                false => (Signal::Content, 6),
+            };
+            crowd.fetch(usize::MAX, 300, by_chance).0
+        };
+        (0..10).map(one).sum::<usize>() as f64
+    };
+    let clean = pages(0.0, 0);
+    // The requests that wait leave room for few others.
+    for (share, ms, least) in [(0.02, 10_000, 0.4), (0.02, 30_000, 0.18), (0.05, 10_000, 0.17), (0.1, 4000, 0.18)] {
+        let part = pages(share, ms) / clean;
+        assert!(part >= least, "{share}, {ms} ms: {part}");
+    }
+}

@@ -72,8 +72,8 @@ error_kinds! {
     Queued = "queued",
     /// The crawler's own machine was at its limits. Such an attempt is not recorded.
     LocalFault = "local_fault",
-    /// The host said "not now" to this address (a 429, or a block that says for how long) after it had served the same
-    /// fetcher. It is about the crawler's speed, and not attributed to a fetcher.
+    /// The host said "not now" to this address: with a 429, or with a block that says for how long, after it had served the
+    /// same fetcher. It is about the crawler's speed, and not attributed to a fetcher that the host had served.
     RateLimited = "rate_limited",
     /// The host's robots.txt asks crawlers not to fetch it.
     Disallowed = "disallowed",

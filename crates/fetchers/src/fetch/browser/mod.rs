@@ -1,7 +1,8 @@
 //! [`BrowserFetcher`]: a fetcher of pages as Chromium renders them, over the DevTools protocol.
 //!
-//! Owns: one Chromium, started at the first fetch and again after a crash, and its tabs. Each fetch has its own browser
-//! context, so no cookie, cache entry or storage passes from one fetch to the next.
+//! Owns: one Chromium, started at the first fetch and again after a crash, and its tabs. No cookie or storage passes from
+//! one fetch to the next, and no document. Fetches of one origin may share the scripts and styles in a cache
+//! ([`BrowserOptions::shares_cache`]).
 //!
 //! Invariants: the browser dials nothing itself. All its traffic goes through the filtering proxy, which enforces the
 //! address guard. A signature goes out with the one request that it was made for, and to no third party unless
@@ -10,6 +11,7 @@
 //! Must not know: how a page is judged.
 
 mod cdp;
+mod context_pool;
 mod discovery;
 mod errors;
 mod options;
@@ -38,6 +40,7 @@ use super::proxy::FilteringProxy;
 use super::{FetchError, FetchFuture, Fetcher, LimitMet, Request, Response};
 use crate::fetch::browser::page_load::{Failure, LoadTimeouts, PageLoad};
 use cdp::{Cdp, Event};
+use context_pool::ContextPool;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::response::{Header, media_type};
 use process::Process;
@@ -106,6 +109,7 @@ struct RunningBrowser {
     process: Mutex<Option<Process>>,
     proxy: FilteringProxy,
     identity: Identity,
+    contexts: ContextPool,
 }
 
 impl BrowserFetcher {
@@ -273,7 +277,7 @@ impl BrowserFetcher {
             after_load: options.max_settle,
             read_at_latest: started + request.limits.deadline * options.give_in_percent.min(100) / 100,
         };
-        let (running, opened) = self.open_tab().await?;
+        let (running, opened) = self.open_tab(request.url).await?;
         let faults = running.proxy.local_faults();
         let result = match opened {
             Ok(mut tab) => {
@@ -281,7 +285,13 @@ impl BrowserFetcher {
                 let load = PageLoad::new(frame, mark, request.limits.clone(), timeouts, Instant::now())
                     .signing(options.signing.as_ref().map(|signing| signing.scope))
                     .host_headers(options.host_headers.clone());
-                tab.load(slot.insert(load), request).await
+                let loaded = tab.load(slot.insert(load), request).await;
+                if let Ok(page) = &loaded
+                    && let Ok(landed) = Url::parse(&page.document.url)
+                {
+                    running.contexts.put(tab.close([request.url, &landed]));
+                }
+                loaded
             }
             Err(failure) => Err(failure),
         };
@@ -295,8 +305,9 @@ impl BrowserFetcher {
         }
     }
 
-    /// Opens a tab. A browser that turns out to be dead is replaced once: no request was made yet.
-    async fn open_tab(&self) -> Result<(Arc<RunningBrowser>, Result<Tab, Failure>), Failure> {
+    /// Opens a tab. A browser that turns out to be dead, or a context that cannot be used again, is replaced once: no request
+    /// was made yet.
+    async fn open_tab(&self, url: &Url) -> Result<(Arc<RunningBrowser>, Result<Tab, Failure>), Failure> {
         let mut replaced = false;
         loop {
             let running = Inner::running(&self.inner)
@@ -305,17 +316,22 @@ impl BrowserFetcher {
             // Dropped before a tab is open: the deadline passed, and the whole browser may hang.
             let hang_check = HangCheck { running: Some(Arc::clone(&running)) };
             let is_filtered = self.inner.is_filtered();
-            let opened = Tab::open(&running.cdp, &running.proxy, is_filtered, &running.identity).await;
+            let reused = running.contexts.take(url);
+            let is_reused = reused.is_some();
+            let opened = Tab::open(&running.cdp, (&running.proxy, is_filtered), &running.identity, reused).await;
             if opened.is_ok() {
                 hang_check.disarm();
             }
             let opened = opened.map_err(|error| tab::call_failure(&error));
             let died = opened.as_ref().is_err_and(|failure| failure.message == tab::BROWSER_ENDED);
-            if !died || replaced {
+            let is_worn = is_reused && opened.is_err();
+            if !died && !is_worn || replaced {
                 return Ok((running, opened));
             }
-            // The connection may end a moment after the failure of the command.
-            let _ = tokio::time::timeout(MAX_CLOSE_DELAY, running.cdp.closed()).await;
+            if died {
+                // The connection may end a moment after the failure of the command.
+                let _ = tokio::time::timeout(MAX_CLOSE_DELAY, running.cdp.closed()).await;
+            }
             replaced = true;
         }
     }
@@ -383,7 +399,9 @@ impl Inner {
         let host_headers = self.options.host_headers.clone();
         let pid = process.as_ref().map(Process::pid);
         let identity = Identity { user_agent, init_script, signing, host_headers, is_child: pid.is_some() };
-        Ok(RunningBrowser { cdp, pid, process: Mutex::new(process), proxy, identity })
+        // As many origins as tabs can each have their contexts.
+        let contexts = ContextPool::new(if self.options.shares_cache { 2 * self.options.tabs } else { 0 });
+        Ok(RunningBrowser { cdp, pid, process: Mutex::new(process), proxy, identity, contexts })
     }
 }
 

@@ -26,6 +26,9 @@ pub struct BrowserOptions {
     pub user_agent: UserAgent,
     /// Script that runs in each document before the page's own scripts.
     pub init_script: Option<String>,
+    /// Whether pages of one origin share a cache, so that their scripts and styles are requested once. Documents are requested
+    /// each time, and no page has the cookies or the storage of another.
+    pub shares_cache: bool,
     /// Signs requests of the pages. None: no request is signed.
     pub signing: Option<BrowserSigning>,
     /// Headers of requests to some hosts: those for the page's document, each redirect included, and those of a page to its
@@ -86,6 +89,7 @@ impl Default for BrowserOptions {
             extra_args: Vec::new(),
             user_agent: UserAgent::default(),
             init_script: None,
+            shares_cache: true,
             signing: None,
             host_headers: HostHeaders::default(),
         }
@@ -102,6 +106,8 @@ impl BrowserOptions {
                 "--window-size=1920,1080".to_owned(),
             ],
             user_agent: UserAgent::NotHeadless,
+            // A cache without the cookies of its visits is no person's.
+            shares_cache: false,
             ..Self::default()
         }
     }

@@ -81,6 +81,8 @@ commands! {
         await_promise: bool,
     } -> Evaluation;
     "Runtime.terminateExecution" TerminateExecution {} -> IgnoredAny;
+    "Storage.clearCookies" ClearCookies { browser_context_id: String } -> IgnoredAny;
+    "Storage.clearDataForOrigin" ClearDataForOrigin { origin: String, storage_types: &'static str } -> IgnoredAny;
     "SystemInfo.getProcessInfo" GetProcessInfo {} -> ProcessInfos;
     "Target.attachToTarget" AttachToTarget { target_id: String, flatten: bool } -> AttachedSession;
     "Target.closeTarget" CloseTarget { target_id: String } -> IgnoredAny;

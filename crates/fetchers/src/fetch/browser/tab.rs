@@ -1,5 +1,5 @@
-//! One fetch in one tab: a fresh incognito context, a navigation, a wait, the document's text (or the received bytes),
-//! and the disposal of the context with its cookies.
+//! One fetch in one tab: an incognito context without cookies, a navigation, a wait, the document's text (or the received
+//! bytes), and the end of the tab.
 //!
 //! The page load state machine interprets the events; this file carries out its actions and moves the bytes.
 //!
@@ -13,15 +13,17 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::mpsc;
+use url::Url;
 
 use super::cdp::{CallError, Cdp, Event};
+use super::context_pool::Context;
 use super::options::{BrowserSigning, SignatureScope};
 use super::protocol::{
-    AddScriptToEvaluateOnNewDocument, AttachToTarget, AuthChallengeResponse, BlockPattern, Command, ContinueRequest,
-    ContinueWithAuth, CreateBrowserContext, CreateIsolatedWorld, CreateTarget, DisposeBrowserContext, EnableFetch,
+    AddScriptToEvaluateOnNewDocument, AttachToTarget, AuthChallengeResponse, BlockPattern, ClearDataForOrigin,
+    CloseTarget, Command, ContinueRequest, ContinueWithAuth, CreateIsolatedWorld, CreateTarget, EnableFetch,
     EnableInspector, EnableNetwork, EnablePage, Evaluate, FailRequest, GetProcessInfo, HandleJavaScriptDialog,
-    HeaderEntry, Navigate, ReadStream, RequestPattern, SetBlockedUrls, SetBypassServiceWorker, SetDownloadBehavior,
-    SetUserAgentOverride, TakeResponseBodyAsStream, TerminateExecution,
+    HeaderEntry, Navigate, ReadStream, RequestPattern, SetBlockedUrls, SetBypassServiceWorker, SetUserAgentOverride,
+    TakeResponseBodyAsStream, TerminateExecution,
 };
 use crate::fetch::body::{Body, BodyCollector, BodyError};
 use crate::fetch::browser::page_load::{Action, Document, Failure, LoadState, OutgoingRequest, PageLoad};
@@ -75,10 +77,11 @@ pub(super) struct LoadedPage {
     pub(super) original_encoding: Option<String>,
 }
 
-/// A context with one tab, disposed of when this is dropped.
+/// A tab in a context, which is disposed of when this is dropped.
 pub(super) struct Tab {
     cdp: Cdp,
-    context: Context,
+    /// None once the tab is closed.
+    context: Option<Context>,
     session: String,
     target: String,
     /// User and password for the proxy.
@@ -89,53 +92,52 @@ pub(super) struct Tab {
     events: mpsc::UnboundedReceiver<Event>,
 }
 
-/// A guard that disposes of the browser context with everything in it.
-struct Context {
-    cdp: Cdp,
-    id: String,
-    session: Option<String>,
-}
-
-impl Drop for Context {
+impl Drop for Tab {
     fn drop(&mut self) {
-        if let Some(session) = &self.session {
-            self.cdp.forget(session);
-        }
-        self.cdp.send(None, DisposeBrowserContext { browser_context_id: self.id.clone() });
+        self.cdp.forget(&self.session);
     }
 }
 
 impl Tab {
-    /// Opens a tab in its own context and configures it. All its requests go to `proxy` if `is_filtered`.
+    /// Opens a tab in a context of its own and configures it. All its requests go to `proxy` if there is one. `reused` is a
+    /// context that has loaded other pages of the origin.
     pub(super) async fn open(
         cdp: &Cdp,
-        proxy: &FilteringProxy,
-        is_filtered: bool,
+        (proxy, is_filtered): (&FilteringProxy, bool),
         identity: &Identity,
+        reused: Option<Context>,
     ) -> Result<Self, CallError> {
-        let create = CreateBrowserContext {
-            dispose_on_detach: true,
-            proxy_server: is_filtered.then(|| format!("http://{}", proxy.addr())),
-            // Without this Chromium dials loopback itself, bypassing the proxy.
-            proxy_bypass_list: is_filtered.then_some("<-loopback>"),
+        let context = match reused {
+            Some(context) => {
+                context.clear_cookies().await?;
+                context
+            }
+            None => Context::create(cdp, is_filtered.then_some(proxy)).await?,
         };
-        let id = cdp.call(None, create).await?.browser_context_id;
-        let mut context = Context { cdp: cdp.clone(), id: id.clone(), session: None };
-        cdp.send(None, SetDownloadBehavior { behavior: "deny", browser_context_id: id.clone() });
-        let target = CreateTarget { url: "about:blank", browser_context_id: id };
+        let target = CreateTarget { url: "about:blank", browser_context_id: context.id.clone() };
         let target = cdp.call(None, target).await?.target_id;
         let attach = AttachToTarget { target_id: target.clone(), flatten: true };
         let session = cdp.call(None, attach).await?.session_id;
         let events = cdp.listen(&session);
-        context.session = Some(session.clone());
         let (user, password) = proxy.credentials();
         let credentials = (user.to_owned(), password.to_owned());
         let signer = identity.signing.as_ref().map(|signing| signing.signer.clone());
         let (host_headers, is_child) = (identity.host_headers.clone(), identity.is_child);
-        let cdp = cdp.clone();
+        let (cdp, context) = (cdp.clone(), Some(context));
         let tab = Self { cdp, context, session, target, credentials, signer, host_headers, is_child, events };
+        for origin in tab.context.iter().flat_map(|context| &context.origins) {
+            tab.set(ClearDataForOrigin { origin: origin.clone(), storage_types: "all" }).await?;
+        }
         tab.set_up(identity).await?;
         Ok(tab)
+    }
+
+    /// Closes the tab. Returns its context, which has loaded these pages.
+    pub(super) fn close(mut self, pages: [&Url; 2]) -> Option<Context> {
+        self.cdp.send(None, CloseTarget { target_id: self.target.clone() });
+        let mut context = self.context.take()?;
+        pages.into_iter().for_each(|page| context.record(page));
+        Some(context)
     }
 
     /// Configures the tab and waits for each reply: a page sends events only after its process received the command,
@@ -534,7 +536,7 @@ impl Tab {
     }
 
     fn send<C: Command>(&self, command: C) {
-        self.context.cdp.send(Some(&self.session), command);
+        self.cdp.send(Some(&self.session), command);
     }
 }
 

@@ -22,6 +22,19 @@ pub(super) struct Target {
 }
 
 #[derive(Deserialize)]
+pub(super) struct Received {
+    pub(super) response: ReceivedResponse,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ReceivedResponse {
+    pub(super) url: String,
+    #[serde(default)]
+    pub(super) from_disk_cache: bool,
+}
+
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ExtraInfo {
     pub(super) request_id: String,

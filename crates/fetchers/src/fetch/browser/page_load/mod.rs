@@ -15,7 +15,7 @@ use url::Url;
 
 pub(super) use document::Document;
 use document::{host_of, is_download, is_rendered, is_same_site};
-use events::{AuthRequired, Data, Dialog, ExtraInfo, Failed, Finished, Navigated, Paused, WillBeSent};
+use events::{AuthRequired, Data, Dialog, ExtraInfo, Failed, Finished, Navigated, Paused, Received, WillBeSent};
 
 use super::cdp::Event;
 use super::errors;
@@ -293,6 +293,7 @@ impl PageLoad {
     pub(super) fn on(&mut self, event: &Event, now: Instant) -> Action {
         match event.method.as_str() {
             "Network.requestWillBeSent" => self.with(event, now, Self::on_request),
+            "Network.responseReceived" => self.with(event, now, Self::on_response),
             "Network.responseReceivedExtraInfo" => self.with(event, now, Self::on_extra_info),
             "Network.dataReceived" => self.with(event, now, Self::on_data),
             "Network.loadingFinished" => self.with(event, now, Self::on_finished),
@@ -372,6 +373,15 @@ impl PageLoad {
                 let max = self.limits.max_redirects;
                 self.fail_past(LimitMet::Redirects(max), ErrorKind::RedirectLoop, format!("more than {max} redirects"));
             }
+        }
+        Action::None
+    }
+
+    /// Takes back a request that the cache has answered.
+    fn on_response(&mut self, event: Received, _now: Instant) -> Action {
+        let host = host_of(&event.response.url).filter(|_| event.response.from_disk_cache);
+        if let Some(count) = host.and_then(|host| self.requests_by_host.get_mut(&host)) {
+            *count = count.saturating_sub(1);
         }
         Action::None
     }
