@@ -139,7 +139,7 @@ impl Config {
     pub fn backoff(&self) -> BackoffSettings {
         let (set, tuning, base) = (&self.backoff, &self.tuning, BackoffSettings::default());
         BackoffSettings {
-            blocked_base: set.blocked_base.unwrap_or(base.blocked_base),
+            blocked_base: tuning.blocked_base.unwrap_or(base.blocked_base),
             failed_base: tuning.failed_base.unwrap_or(base.failed_base),
             max_retry_after: set.max_retry_after.unwrap_or(base.max_retry_after),
             host_block_threshold: tuning.host_block_threshold.unwrap_or(base.host_block_threshold),

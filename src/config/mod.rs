@@ -206,6 +206,7 @@ mod tests {
             ("[scoring]\nexplore_rate = 0.1", "explore_rate"),
             ("[scoring]\nmin_attempts = 3", "min_attempts"),
             ("[detect]\nblock_threshold = 0.6", "block_threshold"),
+            ("[backoff]\nblocked_base = '1m'", "blocked_base"),
             ("[backoff]\nfailed_base = '1m'", "failed_base"),
             ("[backoff]\nhost_block_window = '1m'", "host_block_window"),
             ("[pace]\nmin_rate = 1.0", "pace_min_rate"),

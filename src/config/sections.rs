@@ -63,9 +63,6 @@ settings! {
     #[derive(Clone, Debug, Default, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub struct BackoffConfig {
-        /// First pause of a link after a captcha, 403 or 429.
-        #[serde(deserialize_with = "value::seconds")]
-        pub blocked_base: Option<Duration> = "10m";
         /// Longest Retry-After that is honoured.
         #[serde(deserialize_with = "value::seconds")]
         pub max_retry_after: Option<Duration> = "1day";

@@ -57,6 +57,9 @@ settings! {
         pub importance_full: Option<f64> = 0.2, valid Rule::Range(f64::MIN_POSITIVE..=1.0, "a number above 0, up to 1");
         /// Confidence from which on a page counts as blocked. docs/concepts/detection.md explains it.
         pub block_threshold: Option<f64> = 0.5, valid Rule::Range(0.05..=1.0, "0.05 to 1");
+        /// First pause of a link after a captcha, 403 or 429.
+        #[serde(deserialize_with = "value::seconds")]
+        pub blocked_base: Option<Duration> = "10m";
         /// First pause of a link after another failure.
         #[serde(deserialize_with = "value::seconds")]
         pub failed_base: Option<Duration> = "5m";

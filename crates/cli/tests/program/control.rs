@@ -60,7 +60,7 @@ fn links_of_a_host_that_another_process_unpauses_are_fetched_at_once() {
         urls.push(origin.url(OTHER, "/a"));
         let input = place.write("urls.txt", urls.join("\n"));
         // The pause is longer than any patience.
-        place.write("c.toml", "[backoff]\nblocked_base = \"20h\"\n[tuning]\nhost_block_threshold = 3\n");
+        place.write("c.toml", "[tuning]\nblocked_base = \"20h\"\nhost_block_threshold = 3\n");
         let more = ["--input", &input, "--config", "c.toml", "--concurrency", "1", "--wait", "24h"];
         let (mut child, results) = begin(&place, &more);
         wait_for(&results, &origin.url(OTHER, "/a"));
@@ -93,7 +93,7 @@ fn a_link_that_another_process_unpauses_is_fetched_at_once() {
     let place = TestDir::new();
     let (first, then) = (Box::new(Site::FORBIDDEN), Box::new(Site::Static));
     let origin = Origin::start([(HOST, Site::Drifting { after: 1, first, then })]).unwrap();
-    place.write("c.toml", "[backoff]\nblocked_base = \"20h\"\n");
+    place.write("c.toml", "[tuning]\nblocked_base = \"20h\"\n");
     let link = origin.url(HOST, "/a");
     let list = place.write("list.jsonl", format!("{{\"url\":\"{link}\",\"id\":\"article 7\"}}\n"));
     let args = ["--input", &*list, "--config", "c.toml", "--wait", "24h", "--restart"];

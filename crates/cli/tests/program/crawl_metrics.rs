@@ -107,7 +107,7 @@ fn progress_until(dashboard: &str, is_so: impl Fn(&serde_json::Value) -> bool) -
 fn a_dashboard_says_how_far_its_crawl_is_and_until_when_it_waits() {
     let place = TestDir::new();
     let origin = Origin::start([("127.0.75.1".to_owned(), Site::slow(Duration::from_secs(1)))]).unwrap();
-    place.write("c.toml", "[backoff]\nblocked_base = \"20m\"\n[tuning]\nhost_block_threshold = 3\n");
+    place.write("c.toml", "[tuning]\nblocked_base = \"20m\"\nhost_block_threshold = 3\n");
     let args = ["--concurrency", "1", "--serve=127.0.0.1:0", "--config", "c.toml", "--wait", "30m"];
     let (mut child, address) = crawl_with(&place, &origin, &args, None);
     let results = lines(child.stdout.take().unwrap());

@@ -508,7 +508,7 @@ fn a_paused_link_says_for_how_long() {
 fn a_pause_is_explained_with_what_it_covers_its_cause_and_its_number() {
     let place = TestDir::new();
     let origin = Origin::start([(HOST, Site::FORBIDDEN), (OTHER, Site::FORBIDDEN)]).unwrap();
-    place.write("c.toml", "[backoff]\nblocked_base = \"20m\"\n[tuning]\nhost_block_threshold = 3\n");
+    place.write("c.toml", "[tuning]\nblocked_base = \"20m\"\nhost_block_threshold = 3\n");
     let config = ["--config", "c.toml"];
     let explain = |url: &str, json: bool| {
         let json = if json { &["--json"][..] } else { &[] };
@@ -569,7 +569,7 @@ fn one_that_blocks_at_first(place: &TestDir, pause: &str) -> (Origin, String) {
     let origin = Origin::start([(HOST, blocks), (OTHER, Site::Static)]).unwrap();
     let mut urls: Vec<String> = (0..8).map(|n| origin.url(HOST, &format!("/{n}"))).collect();
     urls.push(origin.url(OTHER, "/a"));
-    place.write("c.toml", format!("[backoff]\nblocked_base = \"{pause}\"\n[tuning]\nhost_block_threshold = 3\n"));
+    place.write("c.toml", format!("[tuning]\nblocked_base = \"{pause}\"\nhost_block_threshold = 3\n"));
     (origin, place.write("urls.txt", urls.join("\n")))
 }
 

@@ -94,7 +94,7 @@ pub(super) fn run(args: &DemoArgs, out: &mut Output) -> Result<Exit, Failure> {
 /// Returns a config with pauses of seconds, and with a learned pace for the mill only.
 fn hurried(sites: &[DemoSite]) -> Config {
     let mut config = Config::default();
-    config.backoff.blocked_base = Some(PAUSE);
+    config.tuning.blocked_base = Some(PAUSE);
     config.pace.mode = Some(PaceMode::Learn);
     for place in sites {
         let pace = PaceHostConfig { rate: Some(UNPACED), parallel: None };
