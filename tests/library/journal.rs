@@ -472,6 +472,36 @@ fn a_compaction_that_drops_nothing_says_of_no_attempt_that_it_is_gone() {
 }
 
 #[test]
+fn a_compaction_that_drops_nothing_adds_no_snapshot_and_leaves_fewer_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default().pack(false)).unwrap();
+    // Each on a new site, so that a snapshot takes more than packing saves.
+    for n in 0..300 {
+        let url = url::Url::parse(&format!("https://site{n}.example.com/{n}")).unwrap();
+        journal.append_attempt(&Attempt::new(&url, "direct_access", ago(20.0)).unwrap().delivered()).unwrap();
+    }
+    journal.close().unwrap();
+    let bytes = || files(dir.path(), "").iter().map(|path| path.metadata().unwrap().len()).sum::<u64>();
+    let before = bytes();
+    let done = compact(dir.path());
+    assert_eq!((done.attempts, done.snapshot_bytes, done.weight.0), ((300, 300), 0, done.weight.1));
+    assert_eq!(files(dir.path(), ".fws").len(), 0);
+    assert!(bytes() < before, "{} of {before}", bytes());
+    // Where there are two snapshots, a newer one takes the place of the older one.
+    take_snapshot(dir.path());
+    write(dir.path(), (0..10).map(|n| attempt(n, 19.0)));
+    take_snapshot(dir.path());
+    let older = files(dir.path(), ".fws");
+    write(dir.path(), (10..20).map(|n| attempt(n, 18.0)));
+    assert!(compact(dir.path()).snapshot_bytes > 0);
+    let newer = files(dir.path(), ".fws");
+    assert_eq!((newer.len(), &newer[..1]), (2, &older[1..]));
+    let (again, loaded) = start(dir.path());
+    assert_eq!((ids(dir.path()).len(), loaded.replayed.attempts), (320, 0));
+    drop(again);
+}
+
+#[test]
 fn a_policy_with_memory_observes_attempts_covered_by_a_snapshot() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), (0..400).map(|n| attempt(n * 13, 0.1)));
@@ -830,7 +860,8 @@ fn a_log_knows_the_class_and_the_cost_of_its_fetchers() {
     session(&[http.clone(), FetcherSpec::by_name("playwright").cost(12.0)]);
     let both = vec![("http".to_owned(), Class::Plain, 1.0), ("playwright".to_owned(), Class::Rendering, 12.0)];
     assert_eq!((known(), count()), (both, 2));
-    // The last entry counts, and snapshots and compactions keep it.
+    // The last entry counts, and snapshots and compactions keep it. An attempt that expires makes the compaction take them.
+    write(dir.path(), [attempt(1, 100.0)]);
     session(&[http.cost(1.5), FetcherSpec::by_name("playwright")]);
     let last = vec![("http".to_owned(), Class::Plain, 1.5), ("playwright".to_owned(), Class::Rendering, 20.0)];
     assert_eq!((known(), count()), (last.clone(), 4));

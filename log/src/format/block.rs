@@ -18,9 +18,9 @@ use super::record::{MAX_PAYLOAD_LEN, RecordRef, Records, put_record};
 const BLOCK_HEAD_LEN: usize = 32;
 /// A block is cut when it has this many records, or this many bytes before they are packed. So an unpacked block is not
 /// larger than a batch of a replay.
-pub const BLOCK_RECORDS: usize = 1024;
+pub(crate) const BLOCK_RECORDS: usize = 1024;
 /// See [`BLOCK_RECORDS`].
-pub const BLOCK_BYTES: usize = 512 << 10;
+pub(crate) const BLOCK_BYTES: usize = 512 << 10;
 /// The most records in a block.
 const MAX_BLOCK_RECORDS: usize = 65_536;
 /// The cold part is stored as it is.

@@ -8,9 +8,10 @@ mod record;
 mod segment;
 
 pub use aligned::AlignedBuf;
+pub(crate) use block::{BLOCK_BYTES, BLOCK_RECORDS};
 pub use block::{
-    BLOCK_BYTES, BLOCK_RECORDS, Block, BlockFormat, BlockHead, OwnedBlock, PackedBlock, SeqNumbers, UnpackError,
-    get_varint, pack_block, put_varint, unpack_block,
+    Block, BlockFormat, BlockHead, OwnedBlock, PackedBlock, SeqNumbers, UnpackError, get_varint, pack_block,
+    put_varint, unpack_block,
 };
 pub(crate) use bytes::{FieldReader, FieldWriter, is_sealed, seal_bytes};
 pub(crate) use names::{parse_segment_name, parse_snapshot_name, segment_name, snapshot_name};

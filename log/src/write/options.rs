@@ -156,7 +156,7 @@ pub struct LogOptions {
     /// The number of records from which on a batch is packed. A batch is what has been gathered when a frame is written;
     /// it is acknowledged as one.
     pub pack_from: u32,
-    /// Bytes of batches that were too small for a block, from which on the writer packs them: it writes its segment anew,
+    /// Bytes of batches that were too small for a block, from which on the writer packs them: it writes its segment again,
     /// up to four times this size, with all records in blocks. A close packs them, too. Memory: five times as much. A
     /// segment that fills up before is not packed, so this is at most an eighth of
     /// [`segment_bytes`](Self::segment_bytes). Meaningless without [`blocks`](Self::blocks).

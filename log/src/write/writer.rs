@@ -345,7 +345,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the active segment anew, with its records in blocks, and removes the old one. Everything is durable already.
+    /// Writes the active segment again, with its records in blocks, and removes the old one. Everything is durable already.
     /// The new segment follows what the old one followed, so the old one is not part of the log once the new one has its
     /// name.
     fn pack_segment(&mut self) -> Result<(), Error> {
@@ -401,7 +401,7 @@ impl Writer {
         };
         let len = frame_len(batch.payload_len());
         let durable_off = active.durable.offset;
-        // Not far beyond where the segment is written anew.
+        // Not far beyond where the segment is written again.
         let young = self.setup.blocks.and(self.young.allocation_limit(active.header.born_len, self.setup.repack_bytes));
         let limit = young.map_or(self.setup.segment_bytes, |limit| limit.min(self.setup.segment_bytes));
         if let Err(e) = active.reserve(len, limit) {

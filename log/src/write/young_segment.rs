@@ -1,4 +1,4 @@
-//! The durable frames of a young segment, in memory, so that the writer can write them anew as blocks.
+//! The durable frames of a young segment, in memory, so that the writer can write them again as blocks.
 //!
 //! Owns: when that is worth it, and which records become one block.
 //!

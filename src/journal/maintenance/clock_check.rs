@@ -55,7 +55,8 @@ const MAINT_LOCK: &str = "MAINT.LOCK";
 ///
 /// The clock is plausible if the newest record is at most two days old. It is also plausible if it agrees with that of
 /// the file system and the log's files have been written within the last 400 days: then the log was idle. Every
-/// compaction and every crawl writes some file, so a timer keeps a log plausible for as long as the machine runs.
+/// crawl writes some file, and so does every compaction of a log with two snapshots, so a timer keeps a log plausible for as
+/// long as the machine runs.
 pub(super) fn check(dir: &Path, newest: Timestamp, now: Timestamp) -> Result<(), JournalError> {
     if newest == Timestamp::default() || now.since(newest) <= MAX_JUMP {
         // The log is empty, or the newest record is recent.

@@ -94,7 +94,7 @@ pub struct CompactReport {
     pub segments: (usize, usize),
     /// Bytes of segments.
     pub bytes: (u64, u64),
-    /// Bytes of the newest snapshot.
+    /// Bytes of the newest snapshot; 0 if none was taken, because no attempt had to go.
     pub snapshot_bytes: u64,
     /// Decayed weight of all evidence, in the fold and in the snapshot. Compaction does not change it.
     pub weight: (f64, f64),
@@ -102,8 +102,8 @@ pub struct CompactReport {
     pub writer_active: bool,
 }
 
-/// Drops raw attempts that are too old or forgotten, and merges small segments, after it has taken the snapshots that
-/// keep their effect. Works alongside a running crawler, whose last segment it does not touch. `selector` is as for
+/// Drops raw attempts that are too old or forgotten, after it has taken the snapshots that keep their effect, and merges
+/// small segments. It adds no snapshot if no attempt has to go. Works alongside a running crawler, whose last segment it does not touch. `selector` is as for
 /// [`snapshot`](super::snapshot).
 ///
 /// # Errors
@@ -131,11 +131,13 @@ pub fn compact(
     fold.throttle.clone_from(&options.throttle);
     let cutoff = cutoff(dir, if writer_active { sealed_seq } else { u64::MAX }, options, now)?;
     // Nobody misses what was never there.
-    if has_attempts_before(dir, cutoff)? {
+    let expires = has_attempts_before(dir, cutoff)?;
+    if expires {
         fold.cutoff = fold.cutoff.max(Some(cutoff));
     }
+    let drops = expires || has_tombstones(dir, options)?;
     let mut at_seal = None;
-    if writer_active && sealed_seq > fold.covers_seq {
+    if writer_active && sealed_seq > fold.covers_seq && drops {
         fold.advance(dir, selector.learned(), sealed_seq, now, &mut |progress| on_progress(Phase::Folding, progress))?;
         at_seal = Some(fold.encoded(selector.learned(), selector.priors(), now));
     }
@@ -155,13 +157,20 @@ pub fn compact(
         return Ok(CompactReport { cutoff, ..CompactReport::default() });
     }
     let at_end = fold.encoded(selector.learned(), selector.priors(), now);
-    let floor_seq = if writer_active { sealed_seq } else { fold.covers_seq };
+    // Where no attempt goes, snapshots are renewed and none is added: it would take more room than the compaction makes.
+    let renews = drops || covered.previous > 0;
+    let floor_seq = match drops {
+        true if writer_active => sealed_seq,
+        true => fold.covers_seq,
+        false if renews => covered.current,
+        false => 0,
+    };
     let mut report = CompactReport { cutoff, writer_active, ..CompactReport::default() };
     report.weight.0 = at_end.contents.weight();
-    if !options.dry_run {
+    if !options.dry_run && renews {
         report.snapshot_bytes = write_both(&maintenance, at_seal, &at_end, covered, floor_seq)?;
     }
-    let written = if options.dry_run { None } else { FoldStart::newest(dir)?.contents };
+    let written = if options.dry_run || !renews { None } else { FoldStart::newest(dir)?.contents };
     report.weight.1 = written.map_or(report.weight.0, |contents| contents.weight());
     drop(at_end);
     let done = DropRules::find(dir, floor_seq, cutoff, options, on_progress)?.apply(
@@ -257,6 +266,16 @@ fn has_attempts_before(dir: &Path, cutoff: Timestamp) -> Result<bool, JournalErr
     let query = AttemptQuery { until: Some(until), ..AttemptQuery::default() };
     let found = attempts(dir, &query, Order::OldestFirst, Some(1), |_, _| ControlFlow::Continue(()))?;
     Ok(found.shown > 0)
+}
+
+/// Returns whether the log has a tombstone: what it covers may have to go.
+fn has_tombstones(dir: &Path, options: &CompactOptions) -> Result<bool, JournalError> {
+    let mut found = false;
+    pass(dir, |seq, record| {
+        found |= record.kind == schema::kind::TOMBSTONE || seq.is_multiple_of(256) && options.is_stopped();
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// Rules for the records that a compaction may drop.

@@ -394,6 +394,7 @@ fn paused_links_and_hosts_are_shown_with_their_reason_and_unpaused() {
         assert_eq!(place.run(args).code, 2, "{args:?}");
     }
     // The same holds after a snapshot and a compaction.
+    assert_eq!(place.run(&["snapshot"]).code, 0);
     assert_eq!(place.run(&["compact"]).code, 0);
     assert_eq!(names(&["hosts", "--paused", "--json"], "host"), ["f.org"]);
     let select = place.run(&["select", "https://e.org/a", "--all-fetchers", "--json"]).one();

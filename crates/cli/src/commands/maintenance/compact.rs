@@ -15,7 +15,7 @@ use fetchwise::rfc3339;
 
 /// Remove old raw attempts and keep their evidence
 ///
-/// Takes snapshots first, so that evidence is the same before and after. Also removes forgotten attempts, packs the others
+/// If attempts have to go, takes snapshots first, so that evidence is the same before and after. Also removes forgotten attempts, packs the others
 /// into columns and merges small segments. Works alongside a running crawler, whose newest segment it does not touch. It can be interrupted at
 /// any point.
 #[derive(Debug, Args)]
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Output) -> 
         out.line(format_args!("attempts  {}{would}", change(done.attempts.0, done.attempts.1)))?;
         out.line(format_args!("segments  {}", change(done.segments.0 as u64, done.segments.1 as u64)))?;
         out.line(format_args!("bytes     {} -> {}", bytes(done.bytes.0), bytes(done.bytes.1)))?;
-        if !args.dry_run {
+        if done.snapshot_bytes > 0 {
             out.line(format_args!("snapshot  {}", bytes(done.snapshot_bytes)))?;
         }
         let removed = if args.dry_run { "would be removed" } else { "were removed" };
