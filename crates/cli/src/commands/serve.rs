@@ -158,7 +158,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
     let identity = if args.sign { Identity::for_clients(settings)? } else { Identity::default() };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended: Result<Arc<Journal>, Failure> = runtime.block_on(async {
-        let mut stop = shutdown::listen().map_err(Failure::failed)?;
+        let stop = shutdown::listen().map_err(Failure::failed)?;
         let public = PublicListener::start(args, settings, &stop).await?;
         let listener = listen(&args.listen, &tokens, &LISTEN_HINTS).await?;
         let address = listener.local_addr().map_err(Failure::failed)?;
@@ -179,19 +179,14 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
         let control = LiveControl { server: Some(handle.clone()), reloader: Some(reloader), ..control }.listen("serve");
         let listener = loading.end().await?;
         Served { address, public: public.as_ref(), dir: journal.dir(), needs_token, is_read_only: false }.print(out)?;
-        let asked = async {
-            let _ = stop.changed().await;
-            note("stopping: finishing open requests");
-        };
+        let asked = stop_asked(stop);
         let forgot = || fleet.as_ref().map_or(0, |fleet| fleet.forgot());
         let maintenance = watch_maintenance(upkeep.as_ref(), &handle, forgot);
         let ended = tokio::select! {
             ended = server.run(listener, asked) => ended,
             () = maintenance => unreachable!("maintenance messages are checked until the server ends"),
         };
-        if let Some(upkeep) = upkeep {
-            upkeep.stop();
-        }
+        upkeep.into_iter().for_each(background_maintenance::RunningMaintenance::stop);
         if let Some(control) = control {
             control.close().await;
         }
@@ -215,6 +210,12 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
     }
     settings.snapshot_if_due(&dir);
     Ok(Exit::Done)
+}
+
+/// Waits until the process is asked to stop, and says that it does.
+async fn stop_asked(mut stop: shutdown::Stop) {
+    let _ = stop.changed().await;
+    note("stopping: finishing open requests");
 }
 
 /// Returns the failure of a log that cannot be written at the end.
@@ -245,7 +246,7 @@ fn follow(
     let place = tempfile::tempdir().map_err(Failure::failed)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     runtime.block_on(async {
-        let mut stop = shutdown::listen().map_err(Failure::failed)?;
+        let stop = shutdown::listen().map_err(Failure::failed)?;
         let public = PublicListener::start(args, settings, &stop).await?;
         let (listener, needs_token) = (listen(&args.listen, &tokens, &LISTEN_HINTS).await?, !tokens.is_empty());
         let address = listener.local_addr().map_err(Failure::failed)?;
@@ -281,11 +282,7 @@ fn follow(
         })?;
         let listener = loading.end().await?;
         Served { address, public: public.as_ref(), dir: &dir, needs_token, is_read_only: true }.print(out)?;
-        let asked = async {
-            let _ = stop.changed().await;
-            note("stopping: finishing open requests");
-        };
-        server.run(listener, asked).await.map_err(Failure::failed)?;
+        server.run(listener, stop_asked(stop)).await.map_err(Failure::failed)?;
         if let Some(public) = public {
             public.end().await;
         }
