@@ -212,10 +212,11 @@ impl Default for Pace {
 impl Pace {
     /// Creates a pace with nothing learned.
     pub fn new(settings: PaceSettings) -> Self {
+        let seed = settings.seed;
         Self {
-            seed: settings.seed,
+            seed,
             is_off: settings.mode == PaceMode::Off,
-            active: ArcSwap::from_pointee(ActiveSettings::new(settings)),
+            active: ArcSwap::from_pointee(ActiveSettings::new(settings, |name| key_of(name, seed))),
             hosts: HostMap::default(),
             sites: SharedMap::default(),
             addresses: SharedMap::default(),

@@ -44,10 +44,10 @@ pub(crate) struct EventMark {
 
 /// The newest events.
 #[derive(Debug, Default)]
-pub(crate) struct EventMarks(Mutex<Kept>);
+pub(crate) struct EventMarks(Mutex<RecentEvents>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct RecentEvents {
     pauses: VecDeque<EventMark>,
     others: VecDeque<EventMark>,
 }

@@ -4,7 +4,7 @@
 //!
 //! Invariants: ids are given in order of registration, are never reused, and index fixed slots. Reading a spec takes no
 //! lock. A change of costs adds a list of candidates and leaves the older ones in place, so that a reference to a spec
-//! stays valid, and whoever walks over the candidates sees the costs of one moment.
+//! stays valid, and a walk over the candidates sees the costs of one moment.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};

@@ -168,6 +168,12 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Output) -> Re
     Ok(Exit::Done)
 }
 
+/// Waits until the process is asked to stop, and says that it does.
+async fn stop_asked(mut stop: shutdown::Stop) {
+    let _ = stop.changed().await;
+    note("stopping: finishing open requests");
+}
+
 /// Serves until a signal, and returns the journal that the server wrote.
 async fn serve(
     args: &ServeArgs,
@@ -177,7 +183,7 @@ async fn serve(
     out: &mut Output,
 ) -> Result<Arc<Journal>, Failure> {
     let needs_token = !tokens.is_empty();
-    let mut stop = shutdown::listen().map_err(Failure::failed)?;
+    let stop = shutdown::listen().map_err(Failure::failed)?;
     let public = PublicListener::start(args, settings, &stop).await?;
     let listener = listen(&args.listen, &tokens, &LISTEN_HINTS).await?;
     let address = listener.local_addr().map_err(Failure::failed)?;
@@ -198,10 +204,7 @@ async fn serve(
     let control = LiveControl { server: Some(handle.clone()), reloader: Some(reloader), ..control }.listen("serve");
     let listener = loading.end().await?;
     Served { address, public: public.as_ref(), dir: journal.dir(), needs_token, is_read_only: false }.print(out)?;
-    let asked = async {
-        let _ = stop.changed().await;
-        note("stopping: finishing open requests");
-    };
+    let asked = stop_asked(stop);
     let forgot = || fleet.as_ref().map_or(0, |fleet| fleet.forgot());
     let maintenance = watch_maintenance(upkeep.as_ref(), &handle, forgot);
     let ended = tokio::select! {
@@ -254,7 +257,7 @@ fn follow(
     let place = tempfile::tempdir().map_err(Failure::failed)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     runtime.block_on(async {
-        let mut stop = shutdown::listen().map_err(Failure::failed)?;
+        let stop = shutdown::listen().map_err(Failure::failed)?;
         let public = PublicListener::start(args, settings, &stop).await?;
         let (listener, needs_token) = (listen(&args.listen, &tokens, &LISTEN_HINTS).await?, !tokens.is_empty());
         let address = listener.local_addr().map_err(Failure::failed)?;
@@ -290,11 +293,7 @@ fn follow(
         })?;
         let listener = loading.end().await?;
         Served { address, public: public.as_ref(), dir: &dir, needs_token, is_read_only: true }.print(out)?;
-        let asked = async {
-            let _ = stop.changed().await;
-            note("stopping: finishing open requests");
-        };
-        server.run(listener, asked).await.map_err(Failure::failed)?;
+        server.run(listener, stop_asked(stop)).await.map_err(Failure::failed)?;
         if let Some(public) = public {
             public.end().await;
         }

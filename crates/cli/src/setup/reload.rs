@@ -41,13 +41,16 @@ pub(crate) struct Reloader {
     pace: Box<PaceOf>,
     /// The candidates at the start.
     candidates: Vec<FetcherSpec>,
-    told: OnceLock<Box<dyn Fn(&Reloaded) + Send + Sync>>,
+    told: OnceLock<Box<OnReload>>,
     /// Held during a reload.
     reloading: Mutex<()>,
 }
 
 /// How the pace of hosts follows from settings.
 pub(crate) type PaceOf = dyn Fn(&Settings) -> PaceSettings + Send + Sync;
+
+/// What is called after a reload.
+type OnReload = dyn Fn(&Reloaded) + Send + Sync;
 
 /// The parts of a crawler that a reload changes.
 pub(crate) struct ReloadedParts<'p> {

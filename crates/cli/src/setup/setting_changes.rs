@@ -41,7 +41,7 @@ pub(crate) fn keys_after_restart(before: &Resolved, now: &Resolved) -> Vec<Strin
 
 fn is_live(key: &str) -> bool {
     let is_it = |live: &&str| key == *live || live.ends_with(['.', '_']) && key.starts_with(*live);
-    key != LIMIT_OF_WAITS && LIVE.iter().any(|live| is_it(&live))
+    key != LIMIT_OF_WAITS && LIVE.iter().any(is_it)
 }
 
 /// Returns the fetchers of a config without their costs, in a form that can be compared. Built-in ones that are as the

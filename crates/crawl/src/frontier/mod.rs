@@ -220,17 +220,17 @@ impl Frontier {
     /// probes it.
     pub fn release(&mut self, host: &str, now: Timestamp) {
         if let Some(id) = self.ids.get(host).copied() {
-            self.release_host(id, now);
+            self.end_wait(id, now);
         }
     }
 
     /// Does the same for every host. Cost: linear in the hosts.
     pub fn release_all(&mut self, now: Timestamp) {
         let ids: Vec<HostId> = self.ids.values().copied().collect();
-        ids.into_iter().for_each(|id| self.release_host(id, now));
+        ids.into_iter().for_each(|id| self.end_wait(id, now));
     }
 
-    fn release_host(&mut self, id: HostId, now: Timestamp) {
+    fn end_wait(&mut self, id: HostId, now: Timestamp) {
         self.time = self.time.max(now);
         let entry = &mut self.hosts[id.index()];
         entry.at = entry.at.min(now);

@@ -15,7 +15,7 @@ use crate::setup::decider::candidate;
 use crate::setup::fetcher_availability::FetcherAvailability;
 use crate::setup::identity::{Identity, robots_agent};
 use crate::setup::reload;
-use crate::setup::reload::{PaceOf, ReloadedParts, Reloader};
+use crate::setup::reload::{PaceOf, ReloadSignals, ReloadedParts, Reloader};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{note, shown};
@@ -41,6 +41,7 @@ use fetchwise::store::validators::ValidatorLog;
 use fetchwise::store::warc::{Warc, WarcOptions};
 use fetchwise::time::Clock;
 use fetchwise_crawl::RunLog;
+use tokio::task::JoinHandle;
 
 /// Name of the file of validators in the data directory.
 const VALIDATORS: &str = "validators.jsonl";
@@ -62,7 +63,7 @@ pub(crate) struct Crawler {
     /// What reads the settings again.
     pub(crate) reloader: Arc<Reloader>,
     /// The tasks that tick the automatic rollback and wait for SIGHUP.
-    watching: [tokio::task::JoinHandle<()>; 2],
+    watching: [JoinHandle<()>; 2],
 }
 
 impl Crawler {
@@ -120,38 +121,29 @@ impl Crawler {
             guard: &over_arms,
             identity: &identity,
         };
-        let reloader = Reloader::new(settings, &parts, reloaded_pace(crawl_options));
-        let hangups = reload::on_hangup(hangups, Arc::clone(&reloader));
-        let watching = [reload::watch_rollback(&over_arms, &selector), hangups];
+        let (reloader, watching) = watch(settings, &parts, crawl_options, hangups);
         let mut builder = Pipeline::builder(Arc::clone(&selector)).limits(limits).detector(detector);
         if crawl_options.has_queue {
             builder = builder.wait_at_most(Duration::ZERO);
         }
-        let browser = available.browser.as_ref().ok().cloned();
         let BuiltFetchers { plain, fetchers, missing, children } =
             BuiltFetchers::build(settings, crawl_options, &available, &identity, guard)?;
         let agent = robots_agent(settings);
         builder = builder.robots(RobotsTxt::new(plain, agent)).consent(settings.config.consent.settings(agent));
         builder = with_cache(builder, settings, crawl_options, &journal)?;
-        for (name, why) in missing {
-            builder = builder.missing(&name, why);
-        }
+        builder = missing.into_iter().fold(builder, |builder, (name, why)| builder.missing(&name, why));
         // A crawler that signs each request does without some fetchers of the config.
         let is_candidate = |name: &str| selector.candidates().any(|(_, spec)| *spec.name == *name);
         let fetchers = fetchers.into_iter().filter(|fetcher| is_candidate(fetcher.name()));
-        builder = fetchers.fold(builder, PipelineBuilder::fetcher);
-        let builder = with_failed_pages(builder, crawl_options)?;
-        let builder = match store {
-            Some(store) => builder.store(store),
-            None => builder,
-        };
+        let builder = with_failed_pages(fetchers.fold(builder, PipelineBuilder::fetcher), crawl_options)?;
+        let builder = store.into_iter().fold(builder, PipelineBuilder::store);
         let pipeline = Arc::new(builder.build().map_err(Failure::usage)?);
         Ok(Self {
             pipeline,
             journal,
             selector,
             run_log: RunLog::default(),
-            browser,
+            browser: available.browser.as_ref().ok().cloned(),
             user_agent: identity.user_agent().map(str::to_owned),
             children,
             guard: over_arms,
@@ -274,6 +266,19 @@ pub(crate) fn visits(settings: &Settings, crawl_options: &CrawlOptions) -> Visit
         max_pace_wait: Duration::MAX,
         ..base
     }
+}
+
+/// Starts the tasks that tick the automatic rollback and wait for SIGHUP. Called within a runtime.
+fn watch(
+    settings: &Settings,
+    parts: &ReloadedParts<'_>,
+    crawl_options: &CrawlOptions,
+    hangups: ReloadSignals,
+) -> (Arc<Reloader>, [JoinHandle<()>; 2]) {
+    let reloader = Reloader::new(settings, parts, reloaded_pace(crawl_options));
+    let hangups = reload::on_hangup(hangups, Arc::clone(&reloader));
+    let rollback = reload::watch_rollback(parts.guard, parts.selector);
+    (reloader, [rollback, hangups])
 }
 
 /// Returns how the pace of hosts follows from settings that are read again.
