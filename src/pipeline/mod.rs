@@ -101,6 +101,8 @@ pub struct Report {
     pub message: Option<String>,
     /// Whether any attempt was blocked.
     pub is_banned: bool,
+    /// Whether the page was not requested because its origin's robots.txt could not be read.
+    pub robots_unread: bool,
     /// Whether the last attempt was the trial of a host that served until it began to refuse all requests, and still
     /// does. That says nothing of the link.
     pub was_trial: bool,

@@ -94,7 +94,7 @@ pub(super) fn is_allowed(rules: &Rules, location: &Url, url: &Url) -> Result<(),
 /// Returns the report of a link whose file at `location` cannot be read before `until`.
 pub(super) fn unreadable(location: &Url, unknown: &Unknown, until: Timestamp) -> Box<Report> {
     let why = &unknown.message;
-    Box::new(match unknown.kind {
+    let report = match unknown.kind {
         // There is a file, and it may come whole the next time.
         ErrorKind::RateLimited | ErrorKind::ServerError | ErrorKind::Truncated => Report {
             paused_until: Some(until),
@@ -105,7 +105,8 @@ pub(super) fn unreadable(location: &Url, unknown: &Unknown, until: Timestamp) ->
         },
         // The page would end in the same way, for the same reason.
         kind => Report::without_request(kind.name(), format!("{location}: {why}")),
-    })
+    };
+    Box::new(Report { robots_unread: true, ..report })
 }
 
 /// Requests the rules of `origin`, unless another task has done so meanwhile.

@@ -26,7 +26,7 @@ const HOSTS_BEFORE_SCAN: usize = 10_000;
 const LEFT_AGAIN: Duration = Duration::from_secs(10 * 60);
 /// Number of short pages kept per host, to recognise one that comes back under another address.
 const MAX_SHORT_PAGES: usize = 8;
-/// Time for which the words of a doubtful page need no other render.
+/// Time for which the words of a doubtful page, or a page of the network, need no other render.
 const SETTLED_FOR: Duration = Duration::from_secs(3_600);
 
 /// Storage of the pauses of hosts.
@@ -66,6 +66,8 @@ struct HostRecord {
     level: u8,
     /// The fetcher of the last trial of its pace's hold, if that was refused.
     refused_trial: Option<FetcherId>,
+    /// When the crawler's network last put a page in place of one of its pages for a browser, too.
+    network_refused_at: Option<Timestamp>,
     /// A page of it was compared with its rendering and was merely short.
     has_complete_short_page: bool,
     /// Hashes of text and link of its last short pages.
@@ -264,6 +266,17 @@ impl HostPauses {
         self.at_risk.remove_if(domain, |_, host| host.is_idle());
     }
 
+    /// Records that the crawler's network refuses the host to a browser, too.
+    pub(crate) fn record_network_refusal(&self, domain: &str, now: Timestamp) {
+        self.at_risk.entry(domain.to_owned()).or_default().network_refused_at = Some(now);
+    }
+
+    /// Returns whether the crawler's network refused the host to a browser, too, within the hour.
+    pub(crate) fn is_refused_by_network(&self, domain: &str, now: Timestamp) -> bool {
+        let at = self.at_risk.get(domain).and_then(|host| host.network_refused_at);
+        at.is_some_and(|at| now.since(at) <= SETTLED_FOR)
+    }
+
     /// Remembers a short page of the host, and returns whether the same text came for another of its links before.
     pub(crate) fn record_short_page(&self, domain: &str, link_hash: u64, page: &ShortPage) -> bool {
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
@@ -331,7 +344,8 @@ impl HostRecord {
 
     fn is_idle(&self) -> bool {
         let has_pages = !self.short_pages.is_empty() || !self.settled_pages.is_empty() || self.has_complete_short_page;
-        self.level == 0 && self.blocks.is_empty() && self.refused_trial.is_none() && !has_pages
+        let is_refused = self.refused_trial.is_some() || self.network_refused_at.is_some();
+        self.level == 0 && self.blocks.is_empty() && !is_refused && !has_pages
     }
 }
 

@@ -193,7 +193,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         claims.settle(self.host());
         self.tried.attempts += 1;
-        if result.is_refused {
+        if result.is_refused || kind == Some(ErrorKind::NetworkBlock) && self.is_refused_to_browsers(sent) {
             self.exclude_browsers();
         }
         self.tried.excluded.insert(sent.selection.fetcher);
@@ -227,7 +227,16 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Excludes the browsers: the host refused the connection, so a render is wasted.
+    /// Returns whether the crawler's network, which put a page in place of this one, does so for browsers, too.
+    fn is_refused_to_browsers(&self, sent: &SentRequest<'_>) -> bool {
+        let (hosts, host) = (&self.selector.state().hosts, self.host());
+        if sent.by.renders {
+            hosts.record_network_refusal(host, sent.now);
+        }
+        hosts.is_refused_by_network(host, sent.now)
+    }
+
+    /// Excludes the browsers: the host or the network refused the request, so a render is wasted.
     fn exclude_browsers(&mut self) {
         let browsers = self.selector.candidates().filter(|(_, spec)| spec.renders).map(|(id, _)| id);
         let browsers: Vec<_> = browsers.collect();

@@ -52,6 +52,8 @@ pub struct HostTotals {
     pub failed: u64,
     /// The error type of the last one that failed.
     pub error: Option<String>,
+    /// Links that were not requested because robots.txt could not be read.
+    pub robots_unread: u64,
 }
 
 /// The hosts of links that a run left for a pause.
@@ -77,6 +79,7 @@ impl Totals {
             let totals = self.hosts.entry(host).or_default();
             totals.links += 1;
             totals.delivered += u64::from(end == LinkEnd::Delivered);
+            totals.robots_unread += u64::from(report.robots_unread);
             if matches!(end, LinkEnd::Failed | LinkEnd::FailedHere) {
                 totals.failed += 1;
                 totals.error = report.error_type.map(str::to_owned);

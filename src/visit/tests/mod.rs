@@ -223,6 +223,19 @@ fn two_timeouts_of_any_fetchers_end_a_visit() {
     assert_eq!(end.how, failed(ErrorKind::Timeout));
 }
 
+/// Each link of a host that the crawler's proxy refuses cost a request and two renders.
+#[test]
+fn a_host_that_the_network_refuses_to_a_browser_needs_no_more_renders() {
+    let world = World::new();
+    let asked = |path, outcome: Outcome| world.run(path, &[outcome.into()]).0;
+    assert_eq!(asked("/a", Outcome::NetworkBlock), ["direct_access", "playwright"]);
+    assert_eq!(asked("/b", Outcome::NetworkBlock), ["direct_access"]);
+    assert_eq!(asked("/c", Outcome::Content), ["direct_access"]);
+    assert_eq!(asked("/d", Outcome::Empty)[..2], ["direct_access", "playwright"], "a shell comes from the site");
+    world.clock.set(BEGIN.saturating_add(Duration::from_secs(4000)));
+    assert_eq!(asked("/f", Outcome::NetworkBlock), ["direct_access", "playwright"], "the network may have changed");
+}
+
 #[test]
 fn a_host_that_says_not_now_is_paused_from_its_first_response_on() {
     for (answer, asked_s, error) in [

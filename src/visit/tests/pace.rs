@@ -500,7 +500,7 @@ fn a_driver_that_does_not_wait_gets_the_time_and_leaves_no_state() {
 }
 
 #[test]
-fn without_a_pace_nothing_waits_and_a_limit_is_a_block() {
+fn without_a_pace_nothing_waits_and_a_limit_ends_the_visit() {
     for is_set_off in [false, true] {
         let clock = Arc::new(Clock::fixed(BEGIN));
         let builder = Selector::builder().around(BEGIN).clock(clock).fetcher(FetcherSpec::by_name("direct_access"));
@@ -518,7 +518,7 @@ fn without_a_pace_nothing_waits_and_a_limit_is_a_block() {
         let Step::Fetch(fetch) = visit.next() else { panic!("nothing waits") };
         visit.report(fetch, limited(None));
         let Step::End(end) = visit.next() else { panic!("it has ended") };
-        assert_eq!(end.how, VisitOutcome::Failed(ErrorType::Known(ErrorKind::Blocked403)));
+        assert_eq!(end.how, VisitOutcome::Failed(ErrorType::Known(ErrorKind::RateLimited)));
     }
 }
 

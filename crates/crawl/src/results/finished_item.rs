@@ -83,6 +83,8 @@ struct StoredReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     consent: Option<Box<Consent>>,
     #[serde(default)]
+    robots_unread: bool,
+    #[serde(default)]
     not_modified: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     record: Option<String>,
@@ -154,6 +156,7 @@ impl StoredReport {
             price: report.price.clone(),
             offers: report.offers.clone(),
             consent: report.consent.clone(),
+            robots_unread: report.robots_unread,
             not_modified: report.not_modified,
             record: report.record.clone(),
             record_offset: report.record_offset,
@@ -190,6 +193,7 @@ impl StoredReport {
             price: self.price,
             offers: self.offers,
             consent: self.consent,
+            robots_unread: self.robots_unread,
             not_modified: self.not_modified,
             record: self.record,
             record_offset: self.record_offset,

@@ -196,7 +196,8 @@ async fn socket_server(text: &'static str, ready: impl Fn() -> bool + Clone + Se
 async fn a_page_with_nothing_to_read_yet_is_waited_for() {
     let asked = Arc::new(AtomicBool::new(false));
     let loaded = Arc::clone(&asked);
-    let words = "first words of the page |and more of them, as they come |and the last ones";
+    let words = "first words of the page, which say in a sentence of some length what all of it is about, and |more of them, as \
+        they come, so that nobody who has read so far takes the page for the mere frame of one |and the last ones";
     let socket = socket_server(words, move || loaded.load(Ordering::SeqCst)).await;
     let site = Site::new(move |path| match path.as_str() {
         "/timer" => html(filling("setTimeout(() => fill(), 1500)")),
@@ -211,6 +212,10 @@ async fn a_page_with_nothing_to_read_yet_is_waited_for() {
                 "let all = ''; new WebSocket('ws://{socket}/').onmessage = (event) => fill(all += event.data)"
             )))
         }
+        "/frame-first" => html(format!(
+            "<title>App</title><p>Skip to main content</p><h1>Glossary</h1><button>Stop</button><div id=root></div>\
+             <script>new WebSocket('ws://{socket}/').onmessage = (event) => root.append(event.data)</script>"
+        )),
         "/handler" => html(
             "<title>App</title><body onload=\"setTimeout(() => document.body.innerHTML = \
             '<p>' + 'Words of the handler. '.repeat(20), 1500)\">",
@@ -228,6 +233,8 @@ async fn a_page_with_nothing_to_read_yet_is_waited_for() {
                 ("/chain", "There is a page of words"),
                 ("/events", "Words of a stream."),
                 ("/socket", "and the last ones"),
+                // A few words had come before the rest, and were all that was read.
+                ("/frame-first", "and the last ones"),
                 ("/handler", "Words of the handler."),
             ] {
                 let (url, limits) = (site.url(path), seconds(60));

@@ -89,7 +89,7 @@ impl<'r> Admission<'r> {
         self.wake();
         let (mut wait, mut is_at_capacity, mut flags) = (i64::MIN, false, 0);
         for &(level, trial) in self.levels() {
-            match self.gate(level).map(|mut gate| gate.decide()) {
+            match self.gate(level).map(|mut gate| gate.decide(cost)) {
                 None | Some(GateDecision::Go) => {}
                 Some(GateDecision::Trial) => flags |= trial,
                 Some(GateDecision::Wait(until)) => wait = wait.max(until),

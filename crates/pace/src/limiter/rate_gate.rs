@@ -127,7 +127,7 @@ impl RateGate<'_> {
     }
 
     /// Returns whether one more request in flight is allowed.
-    fn has_room(&self) -> bool {
+    fn has_room(&self, cost: u16) -> bool {
         let left = self.active.trouble.as_ref().and_then(|trouble| trouble.left);
         if left.is_some_and(|left| self.active.in_flight >= left) {
             return false;
@@ -136,21 +136,21 @@ impl RateGate<'_> {
         let cap = if self.persisted.par_cap == 0 { u8::MAX } else { self.persisted.par_cap };
         let is_clear =
             self.persisted.kept_gap().is_none() && self.active.in_flight < PAR_LEAST.min(self.active.max_par).min(cap);
-        is_clear || self.active.in_flight < self.par() && !self.is_silent()
+        is_clear || self.active.in_flight < self.par() && !(cost <= 1 && self.is_silent())
     }
 
     /// Returns whether a host that is hardly known keeps its requests waiting far longer than its pages take: a limit may do
     /// so, and would do the same to one more. Rendered pages take their time.
     fn is_silent(&self) -> bool {
         let is_unknown = self.active.trouble.is_none() && self.persisted.render_cost == 0;
-        let is_unknown = is_unknown && self.active.in_flight >= PAR_LEAST;
+        let is_unknown = is_unknown && self.active.in_flight >= PAR_LEAST && !self.rules.is_fixed;
         let Some(last) = self.active.last_good_response().filter(|_| is_unknown) else { return false };
         let waited_s = f64::from(wrapped(self.now).wrapping_sub(last)) / 1000.0;
         let usual_s = f64::from(self.active.fast).exp().max(QUICK_S);
         waited_s > SILENT * usual_s && self.active.rings.count(WINDOWS - 1, self.now) < HARDLY_KNOWN
     }
 
-    pub(crate) fn decide(&mut self) -> GateDecision {
+    pub(crate) fn decide(&mut self, cost: u16) -> GateDecision {
         if let Some(trouble) = &self.active.trouble {
             if trouble.hold > self.now {
                 return GateDecision::Wait(trouble.hold);
@@ -162,7 +162,7 @@ impl RateGate<'_> {
                 Trial::Out => return GateDecision::AtCapacity,
             }
         }
-        if !self.has_room() {
+        if !self.has_room(cost) {
             if let Some(trouble) = &mut self.active.trouble {
                 trouble.is_crowded = true;
             }

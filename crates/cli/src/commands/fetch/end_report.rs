@@ -41,6 +41,7 @@ impl EndReport {
             lines.extend(outcomes(totals));
             lines.extend(self.fetchers(totals));
             lines.extend(failing_hosts(totals));
+            lines.extend(unread_robots(totals));
         }
         lines.extend(self.paused(totals));
         if self.is_complete {
@@ -139,16 +140,26 @@ fn outcomes(totals: &Totals) -> Option<String> {
 
 /// Returns the hosts of which no page was delivered.
 fn failing_hosts(totals: &Totals) -> Option<String> {
-    let fails = |of: &(&String, &HostTotals)| of.1.delivered == 0 && of.1.failed >= MIN_FAILED;
-    let mut hosts: Vec<(&String, &HostTotals)> = totals.hosts.iter().filter(fails).collect();
-    hosts.sort_by_key(|(_, of)| std::cmp::Reverse(of.failed));
+    let count = |of: &HostTotals| if of.delivered == 0 && of.failed >= MIN_FAILED { of.failed } else { 0 };
+    let text = |of: &HostTotals| format!("{} {}", HumanCount(of.failed), of.error.as_deref().unwrap_or("failed"));
+    named(totals, count, text).map(|hosts| format!("  no page from {hosts}"))
+}
+
+/// Returns the hosts whose links were left because their robots.txt could not be read.
+fn unread_robots(totals: &Totals) -> Option<String> {
+    let text = |of: &HostTotals| format!("{} not requested", HumanCount(of.robots_unread));
+    named(totals, |of| of.robots_unread, text).map(|hosts| format!("  cannot read robots.txt of {hosts}"))
+}
+
+/// Returns the hosts with the highest counts, each with what `text` says of it; `None` if no host has any.
+fn named(totals: &Totals, count: impl Fn(&HostTotals) -> u64, text: impl Fn(&HostTotals) -> String) -> Option<String> {
+    let mut hosts: Vec<(&String, &HostTotals)> = totals.hosts.iter().filter(|(_, of)| count(of) > 0).collect();
+    hosts.sort_by_key(|(name, of)| (std::cmp::Reverse(count(of)), *name));
     let more = hosts.len().saturating_sub(NAMED_HOSTS);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let text = |(name, of): &(&String, &HostTotals)| {
-        format!("{} ({} {})", plain(name), HumanCount(of.failed), of.error.as_deref().unwrap_or("failed"))
-    };
-    let named: Vec<String> = hosts.iter().take(NAMED_HOSTS).map(text).collect();
-    (!named.is_empty()).then(|| format!("  no page from {}{more}", named.join(", ")))
+    let named: Vec<String> =
+        hosts.iter().take(NAMED_HOSTS).map(|(name, of)| format!("{} ({})", plain(name), text(of))).collect();
+    (!named.is_empty()).then(|| format!("{}{more}", named.join(", ")))
 }
 
 #[cfg(test)]
@@ -206,6 +217,24 @@ mod tests {
 5 URLs are paused for 10 min, until 2026-09-21T14:23:20Z: h0.org, h1.org, h2.org and 2 more
   hint: run the same command with --only paused after that, and with --only failed for the rest";
         assert_eq!(lines(&totals, true, CostReport { fetchers, alternatives }).join("\n"), want);
+    }
+
+    /// A host that cuts off the request for robots.txt looked as if it had cut off each of its pages.
+    #[test]
+    fn the_report_names_hosts_whose_robots_txt_could_not_be_read() {
+        let mut totals = Totals::default();
+        add(&mut totals, "good.org", 9, None);
+        for (host, count, error_type) in [("mute.org", 4, "network_error"), ("busy.org", 1, Report::PAUSED)] {
+            for n in 0..count {
+                let url = format!("http://{host}/{n}");
+                let error_type = Some(error_type);
+                totals.add(&Report { url, error_type, robots_unread: true, ..Report::default() });
+            }
+        }
+        let lines = lines(&totals, true, CostReport::default());
+        let named = "  cannot read robots.txt of mute.org (4 not requested), busy.org (1 not requested)";
+        assert!(lines.contains(&"  no page from mute.org (4 network_error)".to_owned()), "{lines:?}");
+        assert!(lines.contains(&named.to_owned()), "{lines:?}");
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(super) const LOOK: &str = include_str!("settle.js");
 const MAX_LOOKS: u32 = 10;
 /// A look that takes longer than this found the main thread busy.
 const BUSY_LOOK: Duration = Duration::from_millis(400);
+/// A page with fewer visible characters is short.
+const SHORT: u64 = 200;
 /// A change of at most this many characters is a clock or a counter.
 const MAX_TICK: u64 = 16;
 
@@ -46,6 +48,11 @@ impl Look {
     /// Returns whether the page has visible text.
     pub(super) fn has_text(&self) -> bool {
         self.visible > 0
+    }
+
+    /// Returns whether the page has so little visible text that a frame of it may be all that has come.
+    pub(super) fn is_short(&self) -> bool {
+        self.visible < SHORT
     }
 
     /// Returns whether something in the page may change it: a script, a refresh, a frame.

@@ -99,7 +99,7 @@ impl Drop for Tab {
 }
 
 impl Tab {
-    /// Opens a tab in a context of its own and configures it. All its requests go to `proxy` if there is one. `reused` is a
+    /// Opens a tab in a separate context and configures it. All its requests go to `proxy` if there is one. `reused` is a
     /// context that has loaded other pages of the origin.
     pub(super) async fn open(
         cdp: &Cdp,
@@ -575,8 +575,11 @@ struct Reading {
     replaced: u32,
 }
 
-/// Returns whether a page has nothing to read yet.
+/// Returns whether a page has nothing to read yet, or a few words and a socket that may bring the rest.
 fn is_unfinished(load: &PageLoad, request: Request<'_>, body: &Body, shown: &Look) -> bool {
+    if load.has_open_socket() && shown.is_short() {
+        return true;
+    }
     let (Some(judge), Some(document)) = (request.judge, load.document()) else { return !shown.has_text() };
     let Some(status) = document.status else { return false };
     judge.is_unfinished(&Page {

@@ -140,6 +140,8 @@ pub(super) struct PageLoad {
     /// Requests by host.
     requests_by_host: HashMap<String, u16>,
     in_flight: HashSet<String>,
+    /// Open sockets.
+    sockets: HashSet<String>,
     /// Ended requests: another process of Chromium may report the end before the beginning.
     done: HashSet<String>,
     /// Time of the last change between a busy and a quiet network.
@@ -187,6 +189,7 @@ impl PageLoad {
             hops: 0,
             requests_by_host: HashMap::new(),
             in_flight: HashSet::new(),
+            sockets: HashSet::new(),
             done: HashSet::new(),
             changed: now,
             loaded: None,
@@ -268,6 +271,11 @@ impl PageLoad {
         LoadState::Wait(read_at_latest)
     }
 
+    /// Returns whether a socket of the page is open: what it brings is no request.
+    pub(super) fn has_open_socket(&self) -> bool {
+        !self.sockets.is_empty()
+    }
+
     /// Returns how long a page must show the same to be done.
     pub(super) fn quiet(&self) -> Duration {
         self.timeouts.quiet
@@ -295,6 +303,8 @@ impl PageLoad {
             "Network.requestWillBeSent" => self.with(event, now, Self::on_request),
             "Network.responseReceived" => self.with(event, now, Self::on_response),
             "Network.responseReceivedExtraInfo" => self.with(event, now, Self::on_extra_info),
+            "Network.webSocketCreated" => self.with(event, now, Self::on_socket),
+            "Network.webSocketClosed" => self.with(event, now, Self::on_socket_closed),
             "Network.dataReceived" => self.with(event, now, Self::on_data),
             "Network.loadingFinished" => self.with(event, now, Self::on_finished),
             "Network.loadingFailed" => self.with(event, now, Self::on_failed),
@@ -374,6 +384,16 @@ impl PageLoad {
                 self.fail_past(LimitMet::Redirects(max), ErrorKind::RedirectLoop, format!("more than {max} redirects"));
             }
         }
+        Action::None
+    }
+
+    fn on_socket(&mut self, event: Finished, _now: Instant) -> Action {
+        self.sockets.insert(event.request_id);
+        Action::None
+    }
+
+    fn on_socket_closed(&mut self, event: Finished, _now: Instant) -> Action {
+        self.sockets.remove(&event.request_id);
         Action::None
     }
 
