@@ -22,7 +22,7 @@ struct Rules {
 pub(crate) enum Section {
     /// Suffixes of registries.
     Icann,
-    /// Suffixes below which a service gives out names of its own.
+    /// Suffixes below which a service gives out names.
     Private,
 }
 
