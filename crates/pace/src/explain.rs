@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::limiter::admission::Admission;
+use crate::limiter::rate_gate::RateGate;
 use crate::limiter::window::{NAMES, SECONDS, WINDOWS};
 use crate::signals::response::{Cause, Level};
 use fetchwise_types::time::Timestamp;
@@ -73,29 +74,28 @@ impl Admission<'_> {
                 (level, least) = (candidate, gate.rate());
             }
         }
-        let now = Timestamp::from_millis(self.now);
+        let mut explanation = self.explain_host(level, least);
+        let now = self.now;
+        if let Some(gate) = self.gate(level) {
+            explanation.add_limit(&gate, now);
+        }
+        explanation
+    }
+
+    /// Returns what the host itself shows. The limit, which may be another level's, is still absent.
+    fn explain_host(&mut self, level: Level, rate: f64) -> PaceExplanation {
+        let most = self.settings.max_crawl_delay_s;
         let holds =
             [Level::Host, Level::Site, Level::Address].map(|level| self.gate(level).and_then(|gate| gate.hold()));
-        let latency = self
-            .gate(Level::Host)
-            .filter(|gate| !gate.active.fast.is_nan())
-            .map(|gate| (Duration::from_secs_f64(f64::from(gate.active.fast).exp().clamp(0.0, 1e6)), gate.slowness()));
-        let in_flight = self.gate(Level::Host).map_or(0, |gate| gate.active.in_flight);
-        let parallel = self.gate(Level::Host).map_or(0, |gate| gate.par());
-        let min_gap = self.gate(Level::Host).and_then(|gate| gate.min_gap_s()).map(Duration::from_secs_f64);
-        let declared_gap = self.gate(Level::Host).and_then(|gate| gate.persisted.declared_gap.some());
-        let most = self.settings.max_crawl_delay_s;
         let mut explanation = PaceExplanation {
-            rate: least,
-            parallel,
-            in_flight,
+            rate,
+            parallel: 0,
+            in_flight: 0,
             level,
             is_fixed: false,
-            min_gap,
-            crawl_delay: declared_gap.map(Duration::from_secs_f64),
-            crawl_delay_cut: declared_gap
-                .filter(|declared_gap| *declared_gap > most)
-                .map(|_| Duration::from_secs_f64(most)),
+            min_gap: None,
+            crawl_delay: None,
+            crawl_delay_cut: None,
             ceiling: None,
             limit: None,
             is_confirmed: false,
@@ -105,48 +105,60 @@ impl Admission<'_> {
             too_many: None,
             cleared: Vec::new(),
             next_probe: None,
-            latency,
-            error_noise: self
-                .gate(Level::Host)
-                .and_then(|gate| gate.active.trouble.as_ref().and_then(|trouble| trouble.noise.share())),
-            is_noise_503: self
-                .gate(Level::Host)
-                .is_some_and(|gate| gate.active.trouble.as_ref().is_some_and(|trouble| trouble.noise.is_503())),
-            now,
+            latency: None,
+            error_noise: None,
+            is_noise_503: false,
+            now: Timestamp::from_millis(self.now),
         };
-        let now = self.now;
-        let Some(gate) = self.gate(level) else { return explanation };
-        let persisted = &*gate.persisted;
-        explanation.is_fixed = gate.rules.is_fixed;
-        if let Some(min_gap) = explanation.min_gap {
-            explanation.rate = explanation.rate.min(1.0 / min_gap.as_secs_f64());
+        let Some(gate) = self.gate(Level::Host) else { return explanation };
+        (explanation.parallel, explanation.in_flight) = (gate.par(), gate.active.in_flight);
+        explanation.min_gap = gate.min_gap_s().map(Duration::from_secs_f64);
+        let delay = gate.persisted.declared_gap.some();
+        explanation.crawl_delay = delay.map(Duration::from_secs_f64);
+        explanation.crawl_delay_cut = delay.filter(|delay| *delay > most).map(|_| Duration::from_secs_f64(most));
+        if !gate.active.fast.is_nan() {
+            let latency = f64::from(gate.active.fast).exp().clamp(0.0, 1e6);
+            explanation.latency = Some((Duration::from_secs_f64(latency), gate.slowness()));
         }
-        explanation.penalty = persisted.penalty.some().map(Duration::from_secs_f64);
-        explanation.is_confirmed = persisted.is_confirmed(now);
-        if persisted.limit_hit_at > 0 {
-            explanation.last_limit_hit =
-                Some((Timestamp::from_millis(i64::from(persisted.limit_hit_at) * 1000), persisted.cause()));
-        }
-        let (ceiling, window) = gate.ceiling();
-        if let Some(window) = window.or(persisted.blamed()).filter(|window| !persisted.cap[*window].is_none()) {
-            explanation.ceiling = Some((ceiling, NAMES[window]));
-            explanation.limit = persisted.hi[window].some();
-            explanation.too_many =
-                persisted.hi[window].some().map(|hi| ((hi * SECONDS[window]).round() as u64, NAMES[window]));
-            let clear = |other: &usize| {
-                *other != window && (persisted.hi[*other].is_none() || persisted.hi[*other] <= persisted.clean[*other])
-            };
-            explanation.cleared = (0..WINDOWS).filter(clear).map(|window| NAMES[window]).collect();
-            if persisted.declared_window() != Some(window) && !gate.rules.is_fixed {
-                let at = Timestamp::from_millis((i64::from(persisted.probe_at) * 1000).max(now));
-                explanation.next_probe = Some((at, gate.next_cap(window)));
-            }
+        if let Some(trouble) = &gate.active.trouble {
+            explanation.error_noise = trouble.noise.share();
+            explanation.is_noise_503 = trouble.noise.is_503();
         }
         explanation
     }
 }
 
 impl PaceExplanation {
+    /// Adds the limit of the level that decides.
+    fn add_limit(&mut self, gate: &RateGate<'_>, now: i64) {
+        let persisted = &*gate.persisted;
+        self.is_fixed = gate.rules.is_fixed;
+        if let Some(min_gap) = self.min_gap {
+            self.rate = self.rate.min(1.0 / min_gap.as_secs_f64());
+        }
+        self.penalty = persisted.penalty.some().map(Duration::from_secs_f64);
+        self.is_confirmed = persisted.is_confirmed(now);
+        if persisted.limit_hit_at > 0 {
+            let at = Timestamp::from_millis(i64::from(persisted.limit_hit_at) * 1000);
+            self.last_limit_hit = Some((at, persisted.cause()));
+        }
+        let (ceiling, window) = gate.ceiling();
+        let Some(window) = window.or(persisted.blamed()).filter(|window| !persisted.cap[*window].is_none()) else {
+            return;
+        };
+        self.ceiling = Some((ceiling, NAMES[window]));
+        self.limit = persisted.hi[window].some();
+        self.too_many = self.limit.map(|hi| ((hi * SECONDS[window]).round() as u64, NAMES[window]));
+        let clear = |other: &usize| {
+            *other != window && (persisted.hi[*other].is_none() || persisted.hi[*other] <= persisted.clean[*other])
+        };
+        self.cleared = (0..WINDOWS).filter(clear).map(|window| NAMES[window]).collect();
+        if persisted.declared_window() != Some(window) && !gate.rules.is_fixed {
+            let at = Timestamp::from_millis((i64::from(persisted.probe_at) * 1000).max(now));
+            self.next_probe = Some((at, gate.next_cap(window)));
+        }
+    }
+
     /// Returns which share of the answers fails at any rate, in words; `None` for a host that is not flaky.
     pub fn noise_text(&self) -> Option<String> {
         let kind = if self.is_noise_503 { "503" } else { "errors" };

@@ -237,7 +237,7 @@ impl Pace {
     /// nothing is reserved for a waiting caller.
     pub fn admit(&self, scope: Scope<'_>, cost: Cost, now: Timestamp) -> Admit {
         if self.is_off {
-            return Admit::Go(Permit::new(0, now.as_millis(), Default::default(), 0, 0, 0));
+            return Admit::Go(Permit::new(0, now.as_millis(), Default::default(), 0, 0));
         }
         self.sweep(now);
         self.with_levels(scope, now, |admission| {
@@ -250,7 +250,7 @@ impl Pace {
     /// the response, as a client does that follows redirects by itself.
     pub fn book_sent(&self, scope: Scope<'_>, cost: Cost, sent: Timestamp, now: Timestamp) -> Permit {
         if self.is_off {
-            return Permit::new(0, now.as_millis(), Default::default(), 0, 0, 0);
+            return Permit::new(0, now.as_millis(), Default::default(), 0, 0);
         }
         self.sweep(now);
         self.with_levels(scope, now, |admission| {

@@ -103,13 +103,13 @@ pub struct CompactReport {
 }
 
 /// Drops raw attempts that are too old or forgotten, after it has taken the snapshots that keep their effect, and merges
-/// small segments. It adds no snapshot if no attempt has to go. Works alongside a running crawler, whose last segment it does not touch. `selector` is as for
-/// [`snapshot`](super::snapshot).
+/// small segments. It adds no snapshot if no attempt has to go. Works alongside a running crawler, whose last segment it
+/// does not touch. `selector` is as for [`snapshot`](super::snapshot).
 ///
 /// # Errors
 /// [`JournalError::ClockJump`], [`JournalError::ClockBehind`] and [`JournalError::ClockAhead`] when the clock is probably
-/// wrong; [`LogError::Stopped`] when the throttle was stopped; otherwise as [`snapshot`](super::snapshot). Killed, stopped or failed at any step, it
-/// leaves a journal that opens and has lost nothing.
+/// wrong; [`LogError::Stopped`] when the throttle was stopped; otherwise as [`snapshot`](super::snapshot). Killed, stopped
+/// or failed at any step, it leaves a journal that opens and has lost nothing.
 pub fn compact(
     dir: &Path,
     selector: &Selector,
@@ -157,21 +157,18 @@ pub fn compact(
         return Ok(CompactReport { cutoff, ..CompactReport::default() });
     }
     let at_end = fold.encoded(selector.learned(), selector.priors(), now);
-    // Where no attempt goes, snapshots are renewed and none is added: it would take more room than the compaction makes.
-    let renews = drops || covered.previous > 0;
-    let floor_seq = match drops {
-        true if writer_active => sealed_seq,
-        true => fold.covers_seq,
-        false if renews => covered.current,
-        false => 0,
-    };
+    drop(fold);
     let mut report = CompactReport { cutoff, writer_active, ..CompactReport::default() };
-    report.weight.0 = at_end.contents.weight();
-    if !options.dry_run && renews {
+    report.weight = (at_end.contents.weight(), at_end.contents.weight());
+    // Where no attempt goes, snapshots are renewed and none is added: it would take more room than the compaction makes.
+    let drops_to = if writer_active { sealed_seq } else { at_end.contents.covers_seq };
+    let floor_seq = covered.floor_seq(drops.then_some(drops_to));
+    if !options.dry_run && (drops || covered.previous > 0) {
         report.snapshot_bytes = write_both(&maintenance, at_seal, &at_end, covered, floor_seq)?;
+        if let Some(written) = FoldStart::newest(dir)?.contents {
+            report.weight.1 = written.weight();
+        }
     }
-    let written = if options.dry_run || !renews { None } else { FoldStart::newest(dir)?.contents };
-    report.weight.1 = written.map_or(report.weight.0, |contents| contents.weight());
     drop(at_end);
     let done = DropRules::find(dir, floor_seq, cutoff, options, on_progress)?.apply(
         &maintenance,
@@ -228,6 +225,11 @@ impl SnapshotCoverage {
         let current = start.contents.as_ref().map_or(0, |contents| contents.covers_seq);
         let previous = fetchwise_log::load_previous_snapshot(dir)?.map_or(0, |found| found.meta().covers_seq);
         Ok(Self { current, previous })
+    }
+
+    /// Returns the last record that both have to hold, with the last one in whose range attempts are dropped.
+    fn floor_seq(self, drops_to: Option<u64>) -> u64 {
+        drops_to.unwrap_or(if self.previous > 0 { self.current } else { 0 })
     }
 
     fn push(&mut self, covers_seq: u64) {

@@ -128,11 +128,8 @@ impl<'r> Admission<'r> {
             }
             *next = wrapped(gate.active.next);
         }
-        let (counts, in_flight) = match self.gate(Level::Host) {
-            Some(gate) => (gate.counts(), gate.active.in_flight),
-            None => Default::default(),
-        };
-        Permit::new(key, now, counts, in_flight, flags, cost).with_next(next)
+        let seen = self.gate(Level::Host).map(|gate| (gate.counts(), gate.active.in_flight)).unwrap_or_default();
+        Permit::new(key, now, seen, flags, cost).with_next(next)
     }
 
     /// Takes back a request that never went out.

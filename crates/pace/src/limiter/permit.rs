@@ -41,7 +41,9 @@ pub(crate) const PACED: u8 = 8;
 pub(crate) const SHARED_PACED: u8 = 16;
 
 impl Permit {
-    pub(crate) fn new(host: u64, now: i64, counts: Counts, in_flight: u8, flags: u8, cost: u16) -> Self {
+    /// `seen` is what the host had counted and in flight when the request went out.
+    pub(crate) fn new(host: u64, now: i64, seen: (Counts, u8), flags: u8, cost: u16) -> Self {
+        let (counts, in_flight) = seen;
         Self { host, at: wrapped(now), counts, in_flight, flags, cost, next: [0; LEVELS] }
     }
 
@@ -82,7 +84,7 @@ mod tests {
     fn a_permit_is_small_and_knows_when_it_went_out() {
         assert_eq!(size_of::<Permit>(), 40);
         let now = 1_790_000_000_123;
-        let permit = Permit::new(1, now, Counts::default(), 1, TRIAL | PACED, 200);
+        let permit = Permit::new(1, now, (Counts::default(), 1), TRIAL | PACED, 200);
         assert_eq!(permit.sent(now + 86_400_000), now);
         assert_eq!(permit.sent(now - 5), now - 5);
         assert_eq!(
