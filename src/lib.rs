@@ -68,9 +68,8 @@
 //!
 //! # The pipeline
 //!
-//! With the feature `pipeline`, [`Pipeline`](pipeline::Pipeline) drives visits on tokio with any set of
-//! [`Fetcher`](crate::fetch::Fetcher)s: the shipped ones ([`HttpFetcher`](crate::fetch::http::HttpFetcher),
-//! [`CommandFetcher`](crate::fetch::command::CommandFetcher), `BrowserFetcher` with the feature `browser`) and your
+//! With the feature `pipeline`, `pipeline::Pipeline` drives visits on tokio with any set of `fetch::Fetcher`s: the
+//! shipped ones (`HttpFetcher`, `CommandFetcher`, `BrowserFetcher` with the feature `browser`) and your
 //! own. A [`Policy`](policy::Policy) replaces the way fetchwise chooses. The folder `examples` has a program for each.
 //!
 //! # Features
