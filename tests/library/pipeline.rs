@@ -148,7 +148,7 @@ async fn each_site_ends_as_the_table_says() {
         ("/pdf", Site::Pdf, None, 1, false),
         ("/cyrillic", Site::NonUtf8(Charset::Windows1251ByHeader), None, 1, false),
         ("/forbidden", Site::FORBIDDEN, Some("blocked_403"), 1, true),
-        ("/limited", Site::rate_limited(1), Some("blocked_403"), 1, true),
+        ("/limited", Site::rate_limited(1), Some("rate_limited"), 1, true),
         ("/captcha", Site::captcha(403), Some("blocked_captcha"), 1, true),
         ("/sly", Site::captcha(200), Some("blocked_captcha"), 1, true),
         ("/missing", Site::NOT_FOUND, Some("not_found"), 1, false),
@@ -562,7 +562,7 @@ async fn a_requested_pause_applies_to_every_link_and_fetcher_of_the_host() {
     let sites = vec![(HOST, Site::rate_limited(3600))];
     let world = World::with(sites, &["direct_access", "playwright_stealth"], |builder| builder);
     let first = world.get("/a").await;
-    assert_eq!((first.error_type, first.requests), (Some("blocked_403"), 1), "no other fetcher is tried: {first:?}");
+    assert_eq!((first.error_type, first.requests), (Some("rate_limited"), 1), "no other fetcher is tried: {first:?}");
     for path in ["/b", "/c/d", "/e.pdf"] {
         let other = world.get(path).await;
         assert_eq!((other.error_type, other.requests), (Some("paused"), 0), "{other:?}");
@@ -666,7 +666,7 @@ async fn a_limit_at_the_end_of_a_redirect_pauses_the_host_that_set_it_and_is_not
         selector.set_host_pause(TARGET, None);
         let before = [HOST, TARGET].map(|host| world.origin.hits(host));
         let report = world.get(&format!("/{way}/a")).await;
-        assert_eq!((report.error_type, report.status, report.requests), (Some("blocked_403"), Some(429), 1), "{way}");
+        assert_eq!((report.error_type, report.status, report.requests), (Some("rate_limited"), Some(429), 1), "{way}");
         assert!(selector.host_pause(TARGET).is_some(), "{way}");
         assert_eq!(selector.host_pause(HOST), None, "{way}: the redirector has refused nothing");
         let made = world.sink.all().pop().unwrap();

@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
+use fetchwise::journal::TombstoneTarget;
 use fetchwise::time::Timestamp;
 
 /// Maximum number of events of pauses.
@@ -66,6 +67,15 @@ impl EventMarks {
         list.push_back(EventMark { at, kind, text: text.chars().take(MAX_TEXT).collect() });
     }
 
+    /// Drops the events that name what is to be forgotten: a domain or a link, or everything with a name.
+    pub(crate) fn forget(&self, target: Option<&TombstoneTarget>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(TombstoneTarget::Domain(name)) | Some(TombstoneTarget::Link(name))) = target else {
+            return kept.pauses.clear();
+        };
+        kept.pauses.retain(|mark| !mark.text.contains(name));
+    }
+
     /// Returns the events since a time, the oldest first.
     pub(crate) fn since(&self, from: Timestamp) -> Vec<EventMark> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,5 +103,9 @@ mod tests {
         assert_eq!((all.len(), all[0].kind, all[1].text.as_str()), (102, EventKind::Started, "host201.org"));
         assert_eq!((all[101].kind, all[101].text.len()), (EventKind::Reloaded, 500));
         assert_eq!(marks.since(at(300)).len(), 2);
+        marks.forget(Some(&TombstoneTarget::Domain("host300.org".to_owned())));
+        assert_eq!((marks.since(at(0)).len(), marks.since(at(300)).len()), (101, 1));
+        marks.forget(None);
+        assert_eq!(marks.since(at(0)).len(), 2);
     }
 }

@@ -25,7 +25,7 @@ use crate::listener::Front;
 use crate::signing::RequestSigner;
 use crate::unavailable_fetchers::UnavailableFetchers;
 use fetchwise::detect::Detector;
-use fetchwise::journal::{Follower, Journal, JournalError};
+use fetchwise::journal::{Follower, Journal, JournalError, TombstoneTarget};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::rollout::Guard;
 use fetchwise::selector::{Selector, Sink};
@@ -223,6 +223,11 @@ impl Handle {
     pub async fn costs_changed(&self) {
         self.state.attempts.set_costs(self.selector().candidates().map(|(_, spec)| spec));
         self.recount().await;
+    }
+
+    /// Drops the marks of the charts that name a forgotten domain or link; those of all hosts if it is not known which.
+    pub fn forget_marks(&self, target: Option<&TombstoneTarget>) {
+        self.state.attempts.marks().forget(target);
     }
 
     /// Counts the log again, because old attempts were dropped from it. Requests for figures wait until the count is

@@ -123,6 +123,7 @@ impl LiveControl {
             (TombstoneTarget::Link(link), Some(pauses)) => pauses.link_unpaused(link),
         }
         if let Some(server) = &self.server {
+            server.forget_marks(Some(&target));
             server.recount().await;
         }
         if let (Some(fleet), TombstoneTarget::Domain(domain)) = (&self.fleet, target) {

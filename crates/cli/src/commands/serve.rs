@@ -508,6 +508,9 @@ async fn watch_maintenance(
             upkeep.into_iter().flat_map(background_maintenance::RunningMaintenance::messages).collect();
         said.iter().for_each(|words| note(plain(words)));
         let forgotten = forgot();
+        if forgotten != known {
+            server.forget_marks(None);
+        }
         if !said.is_empty() || forgotten != known {
             known = forgotten;
             server.recount().await;

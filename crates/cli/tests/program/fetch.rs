@@ -546,7 +546,7 @@ fn pauses_outlive_the_process() {
     let origin = Origin::start([(HOST, Site::RateLimited { retry_after: "3600".to_owned(), free: 0 })]).unwrap();
     let url = origin.url(HOST, "/");
     let first = place.run(&fetch(&[&url])).one();
-    assert_eq!((first["error_type"].as_str(), first["is_banned"].as_bool()), (Some("blocked_403"), Some(true)));
+    assert_eq!((first["error_type"].as_str(), first["is_banned"].as_bool()), (Some("rate_limited"), Some(true)));
     let until = first["paused_until"].as_str().unwrap().to_owned();
     let hits = origin.hits(HOST);
     let second = place.run(&fetch(&[&url]));

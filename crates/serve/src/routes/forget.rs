@@ -81,6 +81,7 @@ fn append_tombstone(
         end = Some(state.attempts.append_tombstone(stone)?);
         Ok(())
     })?;
+    state.attempts.marks().forget(Some(target));
     state.dashboard.forget();
     Ok((forgot, end))
 }
