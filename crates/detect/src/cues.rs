@@ -609,7 +609,6 @@ pub(crate) fn count_chars(text: &str, start: u32, end: u32) -> u32 {
     halves / 2
 }
 
-/// Returns whether the text contains a digit of any script.
 /// Returns whether a text names a host, such as `lark.example`.
 fn names_host(text: &str) -> bool {
     text.contains('.') && text.split_whitespace().any(is_host)
