@@ -283,7 +283,7 @@ fn child_that_writes_alongside_maintenance_until_it_is_killed() {
     let dir = Path::new(&dir);
     let journal = open(dir);
     let mut options = options();
-    options.max_disk_bytes = Some(MAX_DISK / 8);
+    options.max_disk_bytes = Some(MAX_DISK / 4);
     let (_background, events) = start(dir, options);
     let mut out = std::io::stderr();
     for batch in (first..).step_by(16) {
@@ -300,7 +300,7 @@ fn child_that_writes_alongside_maintenance_until_it_is_killed() {
         loop {
             writeln!(out, "{}", batch + 16).unwrap();
             std::thread::sleep(Duration::from_millis(3));
-            if DiskUsage::measure(dir).unwrap().total < MAX_DISK / 4 {
+            if DiskUsage::measure(dir).unwrap().total < MAX_DISK / 2 {
                 break;
             }
         }

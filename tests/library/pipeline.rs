@@ -188,7 +188,8 @@ async fn each_site_ends_as_the_table_says() {
         assert_eq!(report.success, error.is_none(), "{path}");
         assert_eq!(u64::from(report.requests), *requests, "{path}: {report:?}");
         assert_eq!(report.paused_until.is_some(), *paused, "{path}: {report:?}");
-        assert_eq!(report.is_banned, error.is_some_and(|error| error.starts_with("blocked")), "{path}");
+        let is_refusal = |error: &str| error.starts_with("blocked") || error == "rate_limited";
+        assert_eq!(report.is_banned, error.is_some_and(is_refusal), "{path}");
         let made: Vec<_> = world.sink.all().into_iter().filter(|a| a.url.ends_with(path)).collect();
         assert_eq!(made.len() as u64, *requests, "{path}: one attempt a request");
         assert!(made.iter().all(|a| a.fetcher == "direct_access"));
