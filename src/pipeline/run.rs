@@ -157,7 +157,7 @@ async fn fetch_page<'p>(
         visit.unavailable(fetch, why);
         return None;
     };
-    // The slot comes last: a follower that held the leader's only slot would wait for it for ever.
+    // The slot comes last. A follower with the only slot of its leader would wait without end.
     let _slot = acquire_slot(pipeline, (slots, link_slot), visit, &mut fetch).await?;
     let mut limits = limits(pipeline, &fetch);
     limits.deadline = fetcher.deadline(limits.deadline);

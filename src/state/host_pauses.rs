@@ -268,6 +268,7 @@ impl HostPauses {
 
     /// Records that the crawler's network refuses the host to a browser, too.
     pub(crate) fn record_network_refusal(&self, domain: &str, now: Timestamp) {
+        self.make_room();
         self.at_risk.entry(domain.to_owned()).or_default().network_refused_at = Some(now);
     }
 
@@ -279,6 +280,7 @@ impl HostPauses {
 
     /// Remembers a short page of the host, and returns whether the same text came for another of its links before.
     pub(crate) fn record_short_page(&self, domain: &str, link_hash: u64, page: &ShortPage) -> bool {
+        self.make_room();
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
         let came_before = host.short_pages.iter().any(|(text, link)| *text == page.text_hash && *link != link_hash);
         if !host.short_pages.contains(&(page.text_hash, link_hash)) {
@@ -292,6 +294,7 @@ impl HostPauses {
 
     /// Records that a browser showed the same words as a doubtful page.
     pub(crate) fn settle_short_page(&self, domain: &str, text: u64, now: Timestamp) {
+        self.make_room();
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
         host.settled_pages.retain(|(settled, _)| *settled != text);
         if host.settled_pages.len() == MAX_SHORT_PAGES {
@@ -313,7 +316,17 @@ impl HostPauses {
 
     /// Records that a short page of the host was compared with its rendering and was the whole content.
     pub(crate) fn set_complete_short_page(&self, domain: &str) {
+        self.make_room();
         self.at_risk.entry(domain.to_owned()).or_default().has_complete_short_page = true;
+    }
+
+    /// Drops the hosts of which only pages and refusals of the network are known, once there are many. That costs a render
+    /// for each that comes back.
+    fn make_room(&self) {
+        if self.sweep.is_due(self.at_risk.len()) {
+            self.at_risk.retain(|_, host| host.level > 0 || !host.blocks.is_empty() || host.refused_trial.is_some());
+            self.sweep.done(self.at_risk.len());
+        }
     }
 
     /// Drops the hosts whose blocks are old and that are not paused. Their short pages go with them, which costs one
@@ -440,6 +453,17 @@ mod tests {
         assert_eq!(hosts.levels(), HashMap::from([("e.org".to_owned(), 1)]), "and both are one event");
         assert_eq!(limit(None, TrialRole::Trial, after(7201)), Some(60), "twice thirty seconds: the second in a row");
         assert_eq!(limit(Some(1 << 40), TrialRole::Trial, after(8000)), Some(86_400), "a request is cut to one day");
+    }
+
+    #[test]
+    fn hosts_of_which_only_pages_or_a_refusal_by_the_network_are_known_stay_bounded() {
+        let hosts = HostPauses::default();
+        for n in 0..10 * HOSTS_BEFORE_SCAN {
+            hosts.record_network_refusal(&format!("{n}.org"), NOW);
+            hosts.set_complete_short_page(&format!("{n}.example"));
+        }
+        assert!(hosts.at_risk.len() <= 2 * HOSTS_BEFORE_SCAN, "{}", hosts.at_risk.len());
+        assert!(hosts.is_refused_by_network(&format!("{}.org", 10 * HOSTS_BEFORE_SCAN - 1), NOW));
     }
 
     /// With more than 10,000 hosts at risk, each block at a further one looked at all of them.

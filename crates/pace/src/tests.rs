@@ -1022,7 +1022,7 @@ fn a_limit_that_blocks_between_good_pages_is_a_limit() {
     }
 }
 
-/// A host that blocks one page in ten for every client was crawled at a third of its rate.
+/// Blocks that come at any rate are no limit.
 #[test]
 fn pages_that_are_blocked_at_any_rate_do_not_slow_a_host() {
     for share in [0.02, 0.07, 0.15, 0.3] {

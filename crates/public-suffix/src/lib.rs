@@ -27,7 +27,7 @@ pub fn registrable_domain(name: &str) -> Option<&str> {
     with_one_label_more(name, suffix(name).begin)
 }
 
-/// Returns the end of a name from the label before `begin` on. `None` if there is no such label.
+/// Returns the suffix that starts at `begin`, with the label before it. `None` if no label stands there.
 fn with_one_label_more(name: &str, begin: usize) -> Option<&str> {
     let own = name.get(..begin)?.strip_suffix('.')?;
     let label = own.rfind('.').map_or(0, |dot| dot + 1);

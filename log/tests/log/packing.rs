@@ -309,7 +309,7 @@ fn small_batches_are_packed_once_they_are_enough_and_at_a_close() {
 }
 
 #[test]
-fn a_packed_segment_that_is_large_enough_is_sealed_and_one_of_large_batches_is_not_written_anew() {
+fn a_large_packed_segment_is_sealed_and_one_of_large_batches_is_not_rewritten() {
     let fs = SimFs::new(1);
     let mut log = open(&fs, &repacking());
     for n in 0..2000 {
@@ -345,7 +345,7 @@ fn a_packed_segment_that_is_large_enough_is_sealed_and_one_of_large_batches_is_n
 }
 
 #[test]
-fn records_that_cannot_be_packed_are_not_written_anew_again_and_again() {
+fn records_that_cannot_be_packed_are_not_rewritten_twice() {
     let fs = SimFs::new(1);
     let mut log = open(&fs, &repacking());
     for n in 0..12 {

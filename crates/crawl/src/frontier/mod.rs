@@ -224,7 +224,7 @@ impl Frontier {
         }
     }
 
-    /// Does the same for every host. Cost: linear in the hosts.
+    /// Asks the waiting links of every host again. The cost is linear in the number of hosts.
     pub fn release_all(&mut self, now: Timestamp) {
         let ids: Vec<HostId> = self.ids.values().copied().collect();
         ids.into_iter().for_each(|id| self.end_wait(id, now));
