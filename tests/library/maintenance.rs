@@ -282,10 +282,12 @@ fn child_that_writes_alongside_maintenance_until_it_is_killed() {
     let first: u64 = std::env::var("FETCHWISE_TEST_FIRST").unwrap().parse().unwrap();
     let dir = Path::new(&dir);
     let packs = std::env::var("FETCHWISE_TEST_PACKS").unwrap() == "true";
-    let journal = JournalOptions::default().segment_bytes(SEGMENT).durability(Durability::Os).pack(packs);
+    // As small as a log with its reserve allows, so that few attempts bring a compaction.
+    let (segment_bytes, max_disk) = (SEGMENT / 4, MAX_DISK / 2);
+    let journal = JournalOptions::default().segment_bytes(segment_bytes).durability(Durability::Os).pack(packs);
     let journal = Journal::open(dir, journal).unwrap().0;
     let mut options = options();
-    options.max_disk_bytes = Some(MAX_DISK / 2);
+    (options.segment_bytes, options.max_disk_bytes) = (segment_bytes, Some(max_disk / 2));
     let (_background, events) = start(dir, options);
     let mut out = std::io::stderr();
     for batch in (first..).step_by(16) {
@@ -302,7 +304,7 @@ fn child_that_writes_alongside_maintenance_until_it_is_killed() {
         loop {
             writeln!(out, "{}", batch + 16).unwrap();
             std::thread::sleep(Duration::from_millis(3));
-            if DiskUsage::measure(dir).unwrap().total < MAX_DISK {
+            if DiskUsage::measure(dir).unwrap().total < max_disk {
                 break;
             }
         }
