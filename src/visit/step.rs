@@ -297,9 +297,11 @@ impl Wait {
     /// let selector = Selector::builder().build()?;
     /// let url = url::Url::parse("https://example.org/").unwrap();
     /// let mut first = selector.visit(&url)?;
-    /// let Step::Fetch(_fetch) = first.next() else { panic!("the first request of a host goes out at once") };
+    /// let Step::Fetch(fetch) = first.next() else { panic!("the first request of a host goes out at once") };
     /// let mut second = selector.visit(&url)?;
     /// if let Step::Wait(wait) = second.next() {
+    ///     // Usually another task reports the first page meanwhile. Here it is given up, which is an event as well.
+    ///     drop(fetch);
     ///     wait.ready(tokio::time::sleep).await;
     /// }
     /// # Ok::<(), fetchwise::Error>(())
