@@ -68,6 +68,9 @@ impl RunCursor {
             let next = reader.as_mut().map_or(Ok(None), |reader| reader.next(self.block_bytes()));
             let next = next.map_err(|_| self.run.damaged(offset_of(self.block.start), "the block is malformed"))?;
             if let Some(entry) = next {
+                if self.current.as_ref().is_some_and(|(last, _)| *last >= entry.key) {
+                    return Err(self.run.damaged(offset_of(self.block.start), "the keys do not ascend"));
+                }
                 (self.reader, self.current) = (reader, Some((entry.key, entry.value)));
                 return Ok(());
             }
