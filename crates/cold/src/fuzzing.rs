@@ -99,7 +99,7 @@ fn forge_entries(input: &mut Input<'_>) -> (u8, Vec<u8>) {
     for at in 0..count {
         put_varint(&mut content, if at == 0 { 0 } else { 1 + u64::from(input.byte()) });
         let value = input.bytes();
-        put_varint(&mut content, value.len() as u64 + u64::from(input.byte() % 8 != 0));
+        put_varint(&mut content, value.len() as u64 + u64::from(input.byte() > 31));
         content.extend_from_slice(&value);
     }
     (count, content)

@@ -102,6 +102,7 @@ impl RunWriter {
         self.write_out(0)?;
         let mut index = std::mem::take(&mut self.index);
         index.shrink_to_fit();
+        // The sync sites are those of the log's snapshots, which are written in the same order.
         let synced = self.file.as_deref().map_or(Ok(()), |file| sync(file, SyncSite::Snapshot));
         // A name whose sync has failed is not durable after a later sync, either. So a run counts only once it has its name.
         let dir = self.path.parent().unwrap_or(Path::new("."));

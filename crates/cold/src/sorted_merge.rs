@@ -150,6 +150,9 @@ impl Source {
     }
 }
 
+/// A key, and its value or nothing for a tombstone.
+pub(crate) type Entry<'a> = (u64, Option<&'a [u8]>);
+
 /// The merged entries of some sources.
 #[derive(Debug)]
 pub(crate) struct SortedMerge {
@@ -166,8 +169,8 @@ impl SortedMerge {
         Self { sources, heads, current: None }
     }
 
-    /// Returns the next entry: a key, and its value or nothing for a tombstone.
-    pub(crate) fn next(&mut self) -> Result<Option<(u64, Option<&[u8]>)>> {
+    /// Returns the next entry.
+    pub(crate) fn next(&mut self) -> Result<Option<Entry<'_>>> {
         if let Some(at) = self.current.take() {
             self.advance(at)?;
         }

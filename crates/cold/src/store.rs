@@ -20,7 +20,7 @@ use crate::buffer::{Buffer, BufferedValue};
 use crate::error::{Error, Result};
 use crate::manifest::{MANIFEST, MAX_TAG_LEN, Manifest};
 use crate::merge_policy::due_merge;
-use crate::run::{BlockRoom, Run};
+use crate::run::Run;
 use crate::run_format::{parse_run_name, run_name};
 use crate::run_merge::RunMerge;
 use crate::run_writer::RunWriter;
@@ -207,7 +207,7 @@ impl ColdStore {
     fn insert(&self, key: u64, value: BufferedValue) -> Result<()> {
         loop {
             let mut state = self.write_state();
-            if state.full_bytes() < WAITING_BUFFERS.saturating_mul(self.options.buffer_bytes) {
+            if state.full_bytes() < WAITING_BUFFERS.saturating_mul(self.options.buffer_bytes.max(1)) {
                 state.active.insert(key, value);
                 if state.active.bytes() >= self.options.buffer_bytes {
                     state.seal_active();
@@ -235,7 +235,7 @@ impl ColdStore {
             }
             state.runs.clone()
         };
-        let mut room = BlockRoom::new();
+        let mut room = Vec::new();
         for run in runs.iter().rev() {
             if let Some(value) = run.find(key, &mut room)? {
                 return Ok(value.map(read));
@@ -272,7 +272,7 @@ impl ColdStore {
         Ok(())
     }
 
-    /// Does one bounded step of what is due: writes full buffers, or merges some bytes of runs. Returns true while more is
+    /// Does one bounded step of what is due: writes full buffers, and merges some bytes of runs. Returns true while more is
     /// due. Another caller's step is waited for; nothing else waits for it.
     ///
     /// # Errors
@@ -280,10 +280,8 @@ impl ColdStore {
     /// [`Error::Io`] and [`Error::Damaged`]; the entries stay as they are, and the next call tries again.
     pub fn maintain(&self) -> Result<bool> {
         let mut merging = lock(&self.merging);
-        let has_full = !self.read_state().full.is_empty();
-        if has_full {
-            self.write_full_buffers()?;
-        } else if let Some(mut current) = merging.take().map_or_else(|| self.begin_merge(), |merge| Ok(Some(merge)))? {
+        self.write_full_buffers()?;
+        if let Some(mut current) = merging.take().map_or_else(|| self.begin_merge(), |merge| Ok(Some(merge)))? {
             if current.merge.step(self.options.step_bytes)? {
                 let run = current.merge.finish()?;
                 let removed = self.write_state().replace(&current.sources, run);

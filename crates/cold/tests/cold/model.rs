@@ -246,7 +246,7 @@ impl Model {
 
 #[test]
 fn operations_in_any_order_agree_with_the_model() {
-    let cases = scaled(150, 2000, 20_000) as u32;
+    let cases = scaled(80, 2000, 20_000) as u32;
     let config =
         ProptestConfig { cases, failure_persistence: None, rng_seed: RngSeed::Fixed(11), ..Default::default() };
     let tried = std::cell::Cell::new(0);
