@@ -37,6 +37,8 @@ mod attempt_content;
 mod builder;
 #[cfg(test)]
 mod clock_tests;
+#[cfg_attr(not(test), expect(dead_code, reason = "written by evictions from the next step on"))]
+mod cold_entry;
 mod column_codec;
 mod entry;
 mod entry_groups;
