@@ -39,6 +39,8 @@ mod builder;
 mod clock_tests;
 #[cfg_attr(not(test), expect(dead_code, reason = "written by evictions from the next step on"))]
 mod cold_entry;
+#[cfg(test)]
+mod cold_tests;
 mod column_codec;
 mod entry;
 mod entry_groups;
