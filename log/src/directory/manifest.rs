@@ -1,6 +1,6 @@
 //! The two manifests, `SEGMENTS` and `SNAPSHOT`, and the publication of small files.
 //!
-//! Owns: their bytes, and the order write, sync, rename, sync directory.
+//! Owns: their bytes.
 //!
 //! Invariant: a published manifest is complete, so one with a wrong checksum is damage.
 //!
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use crate::error::Error;
 use crate::format::{FieldReader, FieldWriter, MAJOR, MINOR, is_sealed, seal_bytes, snapshot_name};
-use crate::fs::{Fs, SyncSite, read_full_at, sync, write_all_at};
+use crate::fs::{self, Fs, SyncSite, read_full_at};
 
 /// Name of the writer's manifest.
 pub(crate) const SEGMENTS: &str = "SEGMENTS";
@@ -170,19 +170,5 @@ pub(crate) fn read_small(fs: &dyn Fs, path: &Path) -> Result<Option<Vec<u8>>, Er
 
 /// Publishes a small file under `name`. On success it is durable; on an error the old one may still be valid.
 pub(crate) fn publish(fs: &dyn Fs, dir: &Path, name: &str, bytes: &[u8], sites: [SyncSite; 2]) -> Result<(), Error> {
-    let tmp = dir.join(format!("tmp-{name}"));
-    let path = dir.join(name);
-    let written = (|| {
-        let _ = fs.remove(&tmp);
-        let file = fs.create_new(&tmp)?;
-        write_all_at(&*file, bytes, 0)?;
-        sync(&*file, sites[0])?;
-        drop(file);
-        fs.rename(&tmp, &path)?;
-        fs.sync_dir(dir, sites[1])
-    })();
-    written.map_err(|e| {
-        let _ = fs.remove(&tmp);
-        Error::io("write", &path, e)
-    })
+    fs::publish(fs, dir, name, bytes, sites).map_err(|e| Error::io("write", &dir.join(name), e))
 }

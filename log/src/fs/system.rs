@@ -1,6 +1,7 @@
 //! The interface to the system: files, names, syncs, locks, the clock and random numbers.
 //!
-//! Owns: the [`Fs`] and [`FsFile`] traits and the loops over short reads and writes.
+//! Owns: the [`Fs`] and [`FsFile`] traits, the loops over short reads and writes, and the order of calls that makes a small
+//! file or a directory durable.
 //!
 //! Invariant: nothing else in the crate touches `std::fs`, so that a simulated file system can stand in and lose power
 //! at any call.
@@ -173,7 +174,7 @@ impl SyncSite {
 }
 
 /// Writes all of `buf`, continuing after short writes and interruptions.
-pub(crate) fn write_all_at(file: &dyn FsFile, mut buf: &[u8], mut offset: u64) -> io::Result<()> {
+pub fn write_all_at(file: &dyn FsFile, mut buf: &[u8], mut offset: u64) -> io::Result<()> {
     while !buf.is_empty() {
         match file.write_at(buf, offset) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -189,7 +190,7 @@ pub(crate) fn write_all_at(file: &dyn FsFile, mut buf: &[u8], mut offset: u64) -
 }
 
 /// Reads until `buf` is full or the file ends; returns the number of bytes.
-pub(crate) fn read_full_at(file: &dyn FsFile, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+pub fn read_full_at(file: &dyn FsFile, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buf.len() {
         match file.read_at(&mut buf[done..], offset + done as u64) {
@@ -204,11 +205,57 @@ pub(crate) fn read_full_at(file: &dyn FsFile, buf: &mut [u8], offset: u64) -> io
 
 /// Syncs, continuing after interruptions. Any other error is final: a second attempt may succeed although the data is
 /// gone.
-pub(crate) fn sync(file: &dyn FsFile, site: SyncSite) -> io::Result<()> {
+pub fn sync(file: &dyn FsFile, site: SyncSite) -> io::Result<()> {
     loop {
         match file.sync(site) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             done => return done,
         }
     }
+}
+
+/// Publishes a small file under `name`: write, sync, rename, sync of the directory. On success it is durable; on an error
+/// the old one may still be valid.
+pub fn publish(fs: &dyn Fs, dir: &Path, name: &str, bytes: &[u8], sites: [SyncSite; 2]) -> io::Result<()> {
+    let tmp = dir.join(format!("tmp-{name}"));
+    let published = (|| {
+        let _ = fs.remove(&tmp);
+        let file = fs.create_new(&tmp)?;
+        write_all_at(&*file, bytes, 0)?;
+        sync(&*file, sites[0])?;
+        drop(file);
+        fs.rename(&tmp, &dir.join(name))?;
+        fs.sync_dir(dir, sites[1])
+    })();
+    published.inspect_err(|_| {
+        let _ = fs.remove(&tmp);
+    })
+}
+
+/// Makes a store's directory unless it exists, and syncs the parent of each directory that it makes. Without that, a power
+/// loss could remove a new store with all that is durable in it. `is_used` tells the names of a store that is not new. The
+/// error comes with what failed.
+pub fn create_dir_durably<'a>(
+    fs: &dyn Fs,
+    dir: &'a Path,
+    is_used: impl Fn(&str) -> bool,
+) -> Result<(), (&'static str, &'a Path, io::Error)> {
+    let is_missing = |dir: &Path| fs.list(dir).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+    let is_named = |dir: &&Path| !dir.as_os_str().is_empty();
+    let mut made: Vec<&Path> = dir.ancestors().take_while(is_named).take_while(|dir| is_missing(dir)).collect();
+    fs.create_dir_all(dir).map_err(|e| ("create", dir, e))?;
+    let names = fs.list(dir).map_err(|e| ("read", dir, e))?;
+    if made.is_empty() && !names.iter().any(|name| is_used(name)) {
+        // A process that made it may have died before it synced the parent.
+        made.push(dir);
+    }
+    for made in made {
+        let parent = made.parent().map(|parent| if is_named(&parent) { parent } else { Path::new(".") });
+        match parent.map_or(Ok(()), |parent| fs.sync_dir(parent, SyncSite::LogDirParent)) {
+            // A process that may not read the parent cannot sync it.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced.map_err(|e| ("sync", parent.unwrap_or(made), e))?,
+        }
+    }
+    Ok(())
 }

@@ -6,7 +6,6 @@
 //!
 //! Must not know: records, queues, when to check.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use crate::directory::lock::{Guard, LOCK, acquire};
 use crate::directory::reserve;
 use crate::error::Error;
 use crate::format::parse_segment_name;
-use crate::fs::{Fs, SyncSite};
+use crate::fs::{Fs, create_dir_durably};
 use crate::read::catalog::Catalog;
 
 /// A directory that this process may write to.
@@ -79,25 +78,8 @@ impl OwnedDir {
     }
 }
 
-/// Makes a log's directory unless it exists, and syncs the parent of each directory that it makes. Without that, a power
-/// loss could remove a new log with all its acknowledged records.
+/// Makes a log's directory durably unless it exists.
 pub(crate) fn create_durably(fs: &dyn Fs, dir: &Path) -> Result<(), Error> {
-    let is_missing = |dir: &Path| fs.list(dir).is_err_and(|e| e.kind() == ErrorKind::NotFound);
-    let is_named = |dir: &&Path| !dir.as_os_str().is_empty();
-    let mut made: Vec<&Path> = dir.ancestors().take_while(is_named).take_while(|dir| is_missing(dir)).collect();
-    fs.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
-    let names = fs.list(dir).map_err(|e| Error::io("read", dir, e))?;
-    if made.is_empty() && !names.iter().any(|name| parse_segment_name(name).is_some()) {
-        // A process that made it may have died before it synced the parent.
-        made.push(dir);
-    }
-    for made in made {
-        let parent = made.parent().map(|parent| if is_named(&parent) { parent } else { Path::new(".") });
-        match parent.map_or(Ok(()), |parent| fs.sync_dir(parent, SyncSite::LogDirParent)) {
-            // A process that may not read the parent cannot sync it.
-            Err(e) if e.kind() == ErrorKind::PermissionDenied => {}
-            synced => synced.map_err(|e| Error::io("sync", parent.unwrap_or(made), e))?,
-        }
-    }
-    Ok(())
+    create_dir_durably(fs, dir, |name| parse_segment_name(name).is_some())
+        .map_err(|(action, path, e)| Error::io(action, path, e))
 }

@@ -1,0 +1,88 @@
+//! The manifest: the runs of the last checkpoint, and its tag.
+//!
+//! Owns: its bytes, and its replacement.
+//!
+//! Invariant: a published manifest is complete, so one with a wrong checksum is damage.
+//!
+//! Must not know: what is in a run.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use fetchwise_log::fs::{Fs, SyncSite, publish, read_full_at};
+
+use crate::error::{Error, Result};
+use crate::fields::{checked, checksum, u16_at, u32_at, u64_at};
+use crate::run::RunId;
+use crate::run_format::{CHECKSUM_LEN, MAJOR};
+
+/// The name of the manifest.
+pub(crate) const MANIFEST: &str = "MANIFEST";
+/// The longest tag.
+pub const MAX_TAG_LEN: usize = 64 << 10;
+
+const MAGIC: [u8; 8] = *b"\x89FWD\r\n\x1a\n";
+const HEAD: usize = 24;
+const RUN_LEN: usize = 24;
+/// More runs than this there never are.
+const MAX_RUNS: usize = 1 << 16;
+
+/// A checkpoint.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub(crate) tag: Vec<u8>,
+    /// From the oldest to the newest.
+    pub(crate) runs: Vec<RunId>,
+}
+
+impl Manifest {
+    /// Reads the manifest; none before the first checkpoint.
+    pub(crate) fn read(fs: &dyn Fs, dir: &Path) -> Result<Option<Self>> {
+        let path = dir.join(MANIFEST);
+        let file = match fs.open(&path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(Error::io("open", &path))?,
+        };
+        let len = file.len().map_err(Error::io("read", &path))?;
+        let longest = HEAD + MAX_TAG_LEN + MAX_RUNS * RUN_LEN + CHECKSUM_LEN;
+        let mut bytes = vec![0; longest.min(usize::try_from(len).unwrap_or(usize::MAX))];
+        let read = read_full_at(&*file, &mut bytes, 0).map_err(Error::io("read", &path))?;
+        bytes.truncate(read);
+        if let Some(found) = bytes.starts_with(&MAGIC).then(|| u16_at(&bytes, 8)).filter(|major| *major > MAJOR) {
+            return Err(Error::NewerFormat { file: path, found });
+        }
+        Self::decode(&bytes).map(Some).ok_or_else(|| Error::damaged(&path, 0, "the manifest is malformed"))
+    }
+
+    /// Replaces the manifest durably. After an error it may be either of the two.
+    pub(crate) fn publish(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
+        let sites = [SyncSite::SnapshotManifest, SyncSite::SnapshotManifestDir];
+        publish(fs, dir, MANIFEST, &self.encode(), sites).map_err(Error::io("write", &dir.join(MANIFEST)))
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&MAJOR.to_le_bytes());
+        out.extend_from_slice(&[0; 6]);
+        out.extend_from_slice(&(self.runs.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(self.tag.len() as u32).to_le_bytes());
+        out.extend_from_slice(&self.tag);
+        for run in &self.runs {
+            [run.number, run.nonce, run.len].iter().for_each(|field| out.extend_from_slice(&field.to_le_bytes()));
+        }
+        let crc = checksum(0, 0, &out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let body = checked(0, 0, bytes).filter(|body| body.starts_with(&MAGIC) && u16_at(body, 8) == MAJOR)?;
+        let (runs, tag) = (u32_at(body, 16) as usize, u32_at(body, 20) as usize);
+        let (tag, table) = body.get(HEAD..)?.split_at_checked(tag)?;
+        if runs.checked_mul(RUN_LEN) != Some(table.len()) {
+            return None;
+        }
+        let run_id = |run: &[u8]| RunId { number: u64_at(run, 0), nonce: u64_at(run, 8), len: u64_at(run, 16) };
+        Some(Self { tag: tag.to_vec(), runs: table.chunks_exact(RUN_LEN).map(run_id).collect() })
+    }
+}

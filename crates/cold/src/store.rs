@@ -1,0 +1,425 @@
+//! The store: buffers, runs, checkpoints.
+//!
+//! Owns: which buffers and runs count, in which order, and which files may be removed.
+//!
+//! Invariants: the state's lock is held for a few moves in memory, never for I/O; runs and full buffers are never changed, so a
+//! reader that has them needs no lock; a run that a manifest on disk may name is not removed.
+//!
+//! Must not know: what values mean.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use fetchwise_log::fs::{Fs, LockAttempt, LockGuard, RealFs, SyncSite, create_dir_durably};
+
+use crate::block::MAX_VALUE_LEN;
+use crate::buffer::{Buffer, BufferedValue};
+use crate::error::{Error, Result};
+use crate::manifest::{MANIFEST, MAX_TAG_LEN, Manifest};
+use crate::merge_policy::due_merge;
+use crate::run::{BlockRoom, Run};
+use crate::run_format::parse_run_name;
+use crate::run_merge::RunMerge;
+use crate::run_writer::RunWriter;
+use crate::sorted_merge::{SortedMerge, Source};
+
+const LOCK: &str = "LOCK";
+/// How many times the size of a buffer may wait for being written.
+const WAITING_BUFFERS: usize = 3;
+
+/// The bounds of a store.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ColdOptions {
+    /// The memory after which a buffer is full and waits for being written. Four times of it is the most that buffers take.
+    /// Default: 8 MiB.
+    pub buffer_bytes: usize,
+    /// The bytes of entries that one step of maintenance reads. Default: 16 MiB.
+    pub step_bytes: u64,
+}
+
+impl Default for ColdOptions {
+    fn default() -> Self {
+        Self { buffer_bytes: 8 << 20, step_bytes: 16 << 20 }
+    }
+}
+
+/// The size of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ColdStats {
+    /// The number of runs.
+    pub runs: usize,
+    /// The number of entries. An older value counts until a merge drops it, and so does a tombstone.
+    pub entries: u64,
+    /// The bytes of all runs on disk. A run that a merge has replaced does not count, though the file stays until the next
+    /// checkpoint if the last one needs it.
+    pub disk_bytes: u64,
+    /// The bytes of indexes and filters in memory.
+    pub index_bytes: usize,
+    /// The bytes of entries in memory that are in no run yet.
+    pub buffer_bytes: usize,
+}
+
+/// A store of bytes under 64-bit keys. See the [crate's documentation](crate).
+#[derive(Debug)]
+pub struct ColdStore {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    options: ColdOptions,
+    tag: Option<Vec<u8>>,
+    next_number: AtomicU64,
+    state: RwLock<State>,
+    /// Held while buffers become a run.
+    writing: Mutex<()>,
+    /// Held for a step of maintenance. It is taken before `writing`.
+    merging: Mutex<Option<MergeOfRuns>>,
+    /// Held for a checkpoint. It is taken before `writing`.
+    checkpointing: Mutex<()>,
+    _lock: Box<dyn LockGuard + Send + Sync>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    active: Buffer,
+    /// Full buffers, from the oldest to the newest. They are newer than every run.
+    full: Vec<Arc<Buffer>>,
+    /// From the oldest to the newest.
+    runs: Arc<Vec<Arc<Run>>>,
+    /// The numbers of the runs that a manifest on disk may name.
+    pinned: BTreeSet<u64>,
+}
+
+#[derive(Debug)]
+struct MergeOfRuns {
+    merge: RunMerge,
+    sources: Vec<Arc<Run>>,
+}
+
+impl State {
+    fn buffered(&self, key: u64) -> Option<&BufferedValue> {
+        self.active.get(key).or_else(|| self.full.iter().rev().find_map(|buffer| buffer.get(key)))
+    }
+
+    fn seal_active(&mut self) {
+        if self.active.len() > 0 {
+            self.full.push(Arc::new(std::mem::take(&mut self.active)));
+        }
+    }
+
+    fn full_bytes(&self) -> usize {
+        self.full.iter().map(|buffer| buffer.bytes()).sum()
+    }
+
+    /// Returns the runs to merge next.
+    fn due(&self, unit: usize) -> Option<std::ops::Range<usize>> {
+        let sizes: Vec<u64> = self.runs.iter().map(|run| run.id.len).collect();
+        due_merge(&sizes, unit as u64)
+    }
+
+    /// Replaces runs by what they were merged into; returns the files that nobody needs any more.
+    fn replace(&mut self, old: &[Arc<Run>], new: Option<Run>) -> Vec<PathBuf> {
+        let mut runs = Vec::clone(&self.runs);
+        let at =
+            old.first().and_then(|first| runs.iter().position(|run| Arc::ptr_eq(run, first))).unwrap_or(runs.len());
+        runs.splice(at..at + old.len().min(runs.len() - at), new.map(Arc::new));
+        self.runs = Arc::new(runs);
+        old.iter().filter(|run| !self.pinned.contains(&run.id.number)).map(|run| run.path.clone()).collect()
+    }
+}
+
+impl ColdStore {
+    /// Opens the store in `dir` as of its last checkpoint; creates it if there is none. Files of runs that are not in the
+    /// checkpoint are removed. Only the manifest, the indexes and the filters are read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] if another store has the directory, [`Error::Damaged`] and [`Error::NewerFormat`] if a file cannot
+    /// be read; then nothing is changed on disk.
+    pub fn open(dir: &Path, options: ColdOptions) -> Result<Self> {
+        Self::open_with(Arc::new(RealFs), dir, options)
+    }
+
+    /// As [`ColdStore::open`], on another file system.
+    ///
+    /// # Errors
+    ///
+    /// As [`ColdStore::open`].
+    pub fn open_with(fs: Arc<dyn Fs>, dir: &Path, options: ColdOptions) -> Result<Self> {
+        create_dir_durably(&*fs, dir, |name| name == MANIFEST)
+            .map_err(|(action, path, e)| Error::io(action, path)(e))?;
+        let lock_path = dir.join(LOCK);
+        let holder = format!("pid {}\n", std::process::id());
+        let lock = match fs.try_lock(&lock_path, &holder).map_err(Error::io("lock", &lock_path))? {
+            LockAttempt::Held(lock) => lock,
+            LockAttempt::Taken(holder) => {
+                return Err(Error::Locked { dir: dir.to_owned(), holder: holder.trim().to_owned() });
+            }
+        };
+        let manifest = Manifest::read(&*fs, dir)?;
+        let tag = manifest.as_ref().map(|manifest| manifest.tag.clone());
+        let ids = manifest.unwrap_or_default().runs;
+        let runs = ids.iter().map(|id| Run::open(&*fs, dir, *id).map(Arc::new)).collect::<Result<Vec<_>>>()?;
+        let pinned: BTreeSet<u64> = ids.iter().map(|id| id.number).collect();
+        let mut last = pinned.last().copied().unwrap_or(0);
+        for name in fs.list(dir).map_err(Error::io("read", dir))? {
+            let Some(number) = parse_run_name(&name) else { continue };
+            last = last.max(number);
+            if !pinned.contains(&number) {
+                let path = dir.join(name);
+                fs.remove(&path).map_err(Error::io("remove", &path))?;
+            }
+        }
+        Ok(Self {
+            fs,
+            dir: dir.to_owned(),
+            options,
+            tag,
+            next_number: AtomicU64::new(last.saturating_add(1)),
+            state: RwLock::new(State { runs: Arc::new(runs), pinned, ..State::default() }),
+            writing: Mutex::new(()),
+            merging: Mutex::new(None),
+            checkpointing: Mutex::new(()),
+            _lock: lock,
+        })
+    }
+
+    /// The tag of the checkpoint that was opened; none if there was no checkpoint.
+    pub fn tag(&self) -> Option<&[u8]> {
+        self.tag.as_deref()
+    }
+
+    /// Sets the value of a key, in memory. If maintenance does not keep up, so that three full buffers wait, the caller
+    /// writes them first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLong`] for a value above [`MAX_VALUE_LEN`], [`Error::Io`] if waiting buffers cannot be written. Then the
+    /// key has the value it had before.
+    pub fn put(&self, key: u64, value: &[u8]) -> Result<()> {
+        check_len("value", value.len(), MAX_VALUE_LEN)?;
+        self.insert(key, Some(value.into()))
+    }
+
+    /// Removes a key, in memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`ColdStore::put`].
+    pub fn remove(&self, key: u64) -> Result<()> {
+        self.insert(key, None)
+    }
+
+    fn insert(&self, key: u64, value: BufferedValue) -> Result<()> {
+        loop {
+            let mut state = self.write_state();
+            if state.full_bytes() < WAITING_BUFFERS.saturating_mul(self.options.buffer_bytes) {
+                state.active.insert(key, value);
+                if state.active.bytes() >= self.options.buffer_bytes {
+                    state.seal_active();
+                }
+                return Ok(());
+            }
+            drop(state);
+            self.write_full_buffers()?;
+        }
+    }
+
+    /// Calls `read` with the value of a key. It reads at most one block of each run that has the key's fingerprint, and never
+    /// waits for a merge or for a run that is being written.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`] or [`Error::Io`] if a block cannot be read.
+    pub fn get<R>(&self, key: u64, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        let runs = {
+            let state = self.read_state();
+            if let Some(value) = state.buffered(key) {
+                let value = value.clone();
+                drop(state);
+                return Ok(value.as_deref().map(read));
+            }
+            state.runs.clone()
+        };
+        let mut room = BlockRoom::new();
+        for run in runs.iter().rev() {
+            if let Some(value) = run.find(key, &mut room)? {
+                return Ok(value.map(read));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Calls `each` with every entry whose key is in `keys`, by ascending key, as of the moment of the call. It takes
+    /// bounded memory and blocks nobody.
+    ///
+    /// # Errors
+    ///
+    /// The error of `each`, which ends the iteration, and those of [`ColdStore::get`].
+    pub fn for_each_sorted<E: From<Error>>(
+        &self,
+        keys: RangeInclusive<u64>,
+        mut each: impl FnMut(u64, &[u8]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let (buffers, runs) = {
+            let mut state = self.write_state();
+            state.seal_active();
+            (state.full.clone(), state.runs.clone())
+        };
+        let first = *keys.start();
+        let buffers = buffers.into_iter().rev().map(|buffer| Ok(Source::buffer(buffer, first)));
+        let runs = runs.iter().rev().map(|run| Source::run(run.clone(), first));
+        let mut merge = SortedMerge::new(buffers.chain(runs).collect::<Result<_>>()?);
+        while let Some((key, value)) = merge.next()?.filter(|(key, _)| keys.contains(key)) {
+            if let Some(value) = value {
+                each(key, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does one bounded step of what is due: writes full buffers, or merges some bytes of runs. Returns true while more is
+    /// due. Another caller's step is waited for; nothing else waits for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] and [`Error::Damaged`]; the entries stay as they are, and the next call tries again.
+    pub fn maintain(&self) -> Result<bool> {
+        let mut merging = lock(&self.merging);
+        let has_full = !self.read_state().full.is_empty();
+        if has_full {
+            self.write_full_buffers()?;
+        } else if let Some(mut current) = merging.take().map_or_else(|| self.begin_merge(), |merge| Ok(Some(merge)))? {
+            if current.merge.step(self.options.step_bytes)? {
+                let run = current.merge.finish()?;
+                let removed = self.write_state().replace(&current.sources, run);
+                self.remove_files(removed);
+            } else {
+                *merging = Some(current);
+            }
+        }
+        let state = self.read_state();
+        Ok(merging.is_some() || !state.full.is_empty() || state.due(self.options.buffer_bytes).is_some())
+    }
+
+    fn begin_merge(&self) -> Result<Option<MergeOfRuns>> {
+        let state = self.read_state();
+        let Some(range) = state.due(self.options.buffer_bytes) else { return Ok(None) };
+        let keeps_tombstones = range.start > 0;
+        let sources = state.runs[range].to_vec();
+        drop(state);
+        let cursors = sources.iter().rev().map(|run| Source::run(run.clone(), 0)).collect::<Result<_>>()?;
+        let merge = RunMerge::new(SortedMerge::new(cursors), self.new_run()?, keeps_tombstones);
+        Ok(Some(MergeOfRuns { merge, sources }))
+    }
+
+    /// Removes all entries. The last checkpoint keeps its own until the next one.
+    pub fn clear(&self) {
+        let mut merging = lock(&self.merging);
+        let writing = lock(&self.writing);
+        *merging = None;
+        let mut state = self.write_state();
+        let old = std::mem::take(&mut *state);
+        state.pinned = old.pinned;
+        let removed = state.replace(&old.runs, None);
+        drop(state);
+        drop(writing);
+        self.remove_files(removed);
+    }
+
+    /// The store's size.
+    pub fn stats(&self) -> ColdStats {
+        let state = self.read_state();
+        let buffers = || state.full.iter().map(|buffer| &**buffer).chain([&state.active]);
+        ColdStats {
+            runs: state.runs.len(),
+            entries: state.runs.iter().map(|run| run.entries).sum::<u64>()
+                + buffers().map(|buffer| buffer.len() as u64).sum::<u64>(),
+            disk_bytes: state.runs.iter().map(|run| run.id.len).sum(),
+            index_bytes: state.runs.iter().map(|run| run.memory_bytes()).sum(),
+            buffer_bytes: buffers().map(Buffer::bytes).sum(),
+        }
+    }
+
+    /// Makes everything that was put before the call durable, under a tag of the caller's choice. Runs that only the former
+    /// checkpoint needed are removed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLong`] for a tag above [`MAX_TAG_LEN`], [`Error::Io`] if something cannot be written. Then a store that is
+    /// opened later has this checkpoint or the former one.
+    pub fn checkpoint(&self, tag: &[u8]) -> Result<()> {
+        check_len("tag", tag.len(), MAX_TAG_LEN)?;
+        let _checkpointing = lock(&self.checkpointing);
+        self.write_state().seal_active();
+        self.write_full_buffers()?;
+        let (runs, former) = {
+            let mut state = self.write_state();
+            let former = state.pinned.clone();
+            state.pinned = former.iter().copied().chain(state.runs.iter().map(|run| run.id.number)).collect();
+            (state.runs.clone(), former)
+        };
+        self.fs.sync_dir(&self.dir, SyncSite::SnapshotDir).map_err(Error::io("sync", &self.dir))?;
+        let manifest = Manifest { tag: tag.to_vec(), runs: runs.iter().map(|run| run.id).collect() };
+        manifest.publish(&*self.fs, &self.dir)?;
+        let mut state = self.write_state();
+        state.pinned = runs.iter().map(|run| run.id.number).collect();
+        let needed: BTreeSet<u64> = state.runs.iter().chain(&*runs).map(|run| run.id.number).collect();
+        drop(state);
+        let removed = former.difference(&needed).map(|number| self.dir.join(crate::run_format::run_name(*number)));
+        self.remove_files(removed.collect());
+        Ok(())
+    }
+
+    /// Writes the full buffers into one run. They stay readable until the run takes their place.
+    fn write_full_buffers(&self) -> Result<()> {
+        let _writing = lock(&self.writing);
+        let (full, keeps_tombstones) = {
+            let state = self.read_state();
+            (state.full.clone(), !state.runs.is_empty())
+        };
+        if full.is_empty() {
+            return Ok(());
+        }
+        let sources = full.iter().rev().map(|buffer| Source::buffer(buffer.clone(), 0)).collect();
+        let mut merge = RunMerge::new(SortedMerge::new(sources), self.new_run()?, keeps_tombstones);
+        merge.step(u64::MAX)?;
+        let run = merge.finish()?;
+        let mut state = self.write_state();
+        state.full.drain(..full.len());
+        state.replace(&[], run);
+        Ok(())
+    }
+
+    fn new_run(&self) -> Result<RunWriter> {
+        // Only the number itself matters.
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        RunWriter::create(self.fs.clone(), &self.dir, number)
+    }
+
+    fn remove_files(&self, files: Vec<PathBuf>) {
+        for path in files {
+            // What stays is removed when the store is opened.
+            let _ = self.fs.remove(&path);
+        }
+    }
+
+    fn read_state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_state(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn check_len(what: &'static str, len: usize, max: usize) -> Result<()> {
+    if len > max { Err(Error::TooLong { what, len, max }) } else { Ok(()) }
+}

@@ -1,0 +1,257 @@
+//! What a caller sees of a store on a healthy disk.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use fetchwise_cold::{ColdOptions, ColdStore, Error, MAX_TAG_LEN, MAX_VALUE_LEN};
+
+/// A key as a hash would make it.
+pub(crate) fn key(n: u64) -> u64 {
+    n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Small buffers and steps, so that a few entries make many runs.
+pub(crate) fn options() -> ColdOptions {
+    let mut options = ColdOptions::default();
+    options.buffer_bytes = 4000;
+    options.step_bytes = 2000;
+    options
+}
+
+pub(crate) fn content(store: &ColdStore) -> Result<BTreeMap<u64, Vec<u8>>, Error> {
+    let mut found = BTreeMap::new();
+    let mut last = None;
+    store.for_each_sorted(0..=u64::MAX, |key, value| {
+        assert!(last.is_none_or(|last| last < key), "keys ascend");
+        last = Some(key);
+        found.insert(key, value.to_vec());
+        Ok::<_, Error>(())
+    })?;
+    Ok(found)
+}
+
+pub(crate) fn settle(store: &ColdStore) {
+    while store.maintain().unwrap() {}
+}
+
+fn value_of(store: &ColdStore, key: u64) -> Option<Vec<u8>> {
+    store.get(key, <[u8]>::to_vec).unwrap()
+}
+
+#[test]
+fn the_newest_value_of_a_key_wins_in_memory_on_disk_and_after_merges() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ColdStore::open(dir.path(), options()).unwrap();
+    for round in 0..20_u64 {
+        for n in 0..200 {
+            store.put(key(n), format!("{n} of {round}").as_bytes()).unwrap();
+        }
+        store.remove(key(round)).unwrap();
+        for n in 0..200 {
+            let expected = (n != round).then(|| format!("{n} of {round}").into_bytes());
+            assert_eq!(value_of(&store, key(n)), expected, "round {round}");
+        }
+        if round % 3 == 0 {
+            settle(&store);
+        }
+    }
+    store.checkpoint(b"twenty").unwrap();
+    settle(&store);
+    drop(store);
+    let store = ColdStore::open(dir.path(), options()).unwrap();
+    assert_eq!(store.tag(), Some(&b"twenty"[..]));
+    assert_eq!(value_of(&store, key(19)), None);
+    assert_eq!(value_of(&store, key(3)), Some(b"3 of 19".to_vec()));
+    assert_eq!(content(&store).unwrap().len(), 199);
+}
+
+#[test]
+fn entries_after_the_last_checkpoint_are_gone_and_so_are_their_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ColdStore::open(dir.path(), options()).unwrap();
+    assert_eq!(store.tag(), None);
+    store.put(1, b"kept").unwrap();
+    store.checkpoint(b"").unwrap();
+    let files = || std::fs::read_dir(dir.path()).unwrap().count();
+    let before = files();
+    for n in 0..500 {
+        store.put(key(n), &[7; 40]).unwrap();
+    }
+    settle(&store);
+    assert!(files() > before);
+    drop(store);
+    let store = ColdStore::open(dir.path(), options()).unwrap();
+    assert_eq!((store.tag(), files()), (Some(&b""[..]), before));
+    assert_eq!(content(&store).unwrap(), BTreeMap::from([(1, b"kept".to_vec())]));
+}
+
+#[test]
+fn a_merge_that_reaches_the_oldest_run_drops_tombstones_and_a_checkpoint_the_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ColdStore::open(dir.path(), options()).unwrap();
+    for n in 0..300 {
+        store.put(key(n), &[1; 30]).unwrap();
+    }
+    store.checkpoint(b"full").unwrap();
+    for n in 0..300 {
+        store.remove(key(n)).unwrap();
+    }
+    while store.stats().entries > 0 {
+        // Each makes a small run, until the oldest one is merged, too.
+        store.put(key(1000), b"x").unwrap();
+        store.remove(key(1000)).unwrap();
+        store.checkpoint(b"empty").unwrap();
+        settle(&store);
+    }
+    assert_eq!((store.stats().runs, store.stats().disk_bytes, store.stats().index_bytes), (0, 0, 0));
+    store.checkpoint(b"empty").unwrap();
+    let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(names.into_iter().all(|name| !name.starts_with("run-")));
+}
+
+#[test]
+fn cleared_entries_come_back_only_with_the_checkpoint_that_has_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ColdStore::open(dir.path(), options()).unwrap();
+    for n in 0..300 {
+        store.put(key(n), &[1; 30]).unwrap();
+    }
+    store.checkpoint(b"full").unwrap();
+    store.put(key(500), b"new").unwrap();
+    store.clear();
+    assert_eq!((content(&store).unwrap().len(), store.stats().entries), (0, 0));
+    drop(store);
+    let store = ColdStore::open(dir.path(), options()).unwrap();
+    assert_eq!(content(&store).unwrap().len(), 300);
+    store.clear();
+    store.put(7, b"seven").unwrap();
+    store.checkpoint(b"seven").unwrap();
+    drop(store);
+    let store = ColdStore::open(dir.path(), options()).unwrap();
+    assert_eq!(content(&store).unwrap(), BTreeMap::from([(7, b"seven".to_vec())]));
+}
+
+#[test]
+fn values_of_every_length_and_keys_at_both_ends_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ColdStore::open(dir.path(), options()).unwrap();
+    let lens =
+        [0, 1, 126, 127, 128, 4076, 4077, 4078, 4079, 4080, 4096, 8192, 100_000, MAX_VALUE_LEN - 1, MAX_VALUE_LEN];
+    let bytes = |len: usize| (0..len).map(|at| (at % 251) as u8).collect::<Vec<u8>>();
+    for (n, len) in lens.into_iter().enumerate() {
+        for key in [n as u64, key(n as u64), u64::MAX - n as u64] {
+            store.put(key, &bytes(len)).unwrap();
+        }
+    }
+    store.checkpoint(b"").unwrap();
+    settle(&store);
+    for (n, len) in lens.into_iter().enumerate() {
+        for key in [n as u64, key(n as u64), u64::MAX - n as u64] {
+            assert!(value_of(&store, key) == Some(bytes(len)), "{len} bytes under {key}");
+        }
+    }
+    assert_eq!(content(&store).unwrap().len(), 3 * lens.len() - 1, "the key 0 is twice among them");
+    let error = store.put(1, &vec![0; MAX_VALUE_LEN + 1]).unwrap_err();
+    assert_eq!(error.to_string(), "the value is too long: 1048577 bytes, at most 1048576");
+    assert!(matches!(store.checkpoint(&[0; MAX_TAG_LEN + 1]), Err(Error::TooLong { what: "tag", .. })));
+}
+
+#[test]
+fn an_iteration_shows_its_range_as_it_was_when_it_began() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ColdStore::open(dir.path(), options()).unwrap();
+    for n in 0..1000 {
+        store.put(key(n), &n.to_le_bytes()).unwrap();
+    }
+    let (first, last) = (1 << 62, 3 << 62);
+    let mut seen = BTreeMap::new();
+    store
+        .for_each_sorted(first..=last, |at, value| {
+            // What others do meanwhile does not show, whatever becomes of the files.
+            store.put(key(seen.len() as u64), b"changed")?;
+            store.put(at + 1, b"new")?;
+            store.maintain()?;
+            if seen.len() % 100 == 0 {
+                store.clear();
+                store.checkpoint(b"")?;
+            }
+            seen.insert(at, value.to_vec());
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    let expected = (0..1000_u64).map(|n| (key(n), n.to_le_bytes().to_vec()));
+    assert_eq!(seen, expected.filter(|(key, _)| (first..=last).contains(key)).collect());
+    let stopped = store.for_each_sorted(0..=u64::MAX, |_, _| Err::<(), _>(Box::<dyn std::error::Error>::from("stop")));
+    assert_eq!(stopped.unwrap_err().to_string(), "stop");
+}
+
+#[test]
+fn a_directory_has_one_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ColdStore::open(dir.path(), options()).unwrap();
+    let error = ColdStore::open(dir.path(), options()).unwrap_err();
+    assert!(
+        matches!(&error, Error::Locked { holder, .. } if *holder == format!("pid {}", std::process::id())),
+        "{error}"
+    );
+    drop(store);
+    ColdStore::open(dir.path(), options()).unwrap();
+}
+
+/// Each writer has keys of its own and says after each put which value a reader finds at least.
+#[test]
+fn readers_beside_writers_and_merges_find_the_newest_value() {
+    const KEYS: u64 = 64;
+    const ROUNDS: u64 = 200;
+    let dir = tempfile::tempdir().unwrap();
+    let store = ColdStore::open(dir.path(), options()).unwrap();
+    let newest: Vec<AtomicU64> = (0..2 * KEYS).map(|_| AtomicU64::new(0)).collect();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                let (store, newest) = (&store, &newest);
+                scope.spawn(move || {
+                    for round in 1..=ROUNDS {
+                        for n in writer * KEYS..(writer + 1) * KEYS {
+                            store.put(key(n), &round.to_le_bytes()).unwrap();
+                            newest[n as usize].store(round, Ordering::SeqCst);
+                        }
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::SeqCst) {
+                    for (n, newest) in newest.iter().enumerate() {
+                        let at_least = newest.load(Ordering::SeqCst);
+                        let found =
+                            value_of(&store, key(n as u64)).map(|value| u64::from_le_bytes(value.try_into().unwrap()));
+                        assert!(found.unwrap_or(0) >= at_least, "key {n}: {found:?} instead of {at_least}");
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            while !is_done.load(Ordering::SeqCst) {
+                store.maintain().unwrap();
+                store.checkpoint(b"").unwrap();
+                let mut count = 0;
+                store
+                    .for_each_sorted(0..=u64::MAX, |_, _| {
+                        count += 1;
+                        Ok::<_, Error>(())
+                    })
+                    .unwrap();
+                assert!(count <= 2 * KEYS);
+            }
+        });
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        is_done.store(true, Ordering::SeqCst);
+    });
+    settle(&store);
+    for n in 0..2 * KEYS {
+        assert_eq!(value_of(&store, key(n)), Some(ROUNDS.to_le_bytes().to_vec()));
+    }
+}
