@@ -246,9 +246,9 @@ pub(crate) fn host_paused(domain: &str, until: Timestamp) {
     tracing::warn!(domain, until_ms = until.as_millis(), "host paused");
 }
 
-/// Reports the first failure of the files with evicted evidence. Their counts have the others.
+/// Reports a failure of the files with evicted evidence.
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
-pub(crate) fn cold_tier_failed(what: &str, error: &std::io::Error) {
+pub(crate) fn cold_tier_failed(what: &str, error: &dyn std::fmt::Display) {
     #[cfg(feature = "tracing")]
     tracing::warn!(what, %error, "evicted evidence cannot be stored or read");
 }

@@ -4,7 +4,7 @@
 //!
 //! Keys are evicted and brought back under the lock of their pool. Without it, a thread could read a copy, another one
 //! could bring the entry back, add to it and have it evicted, and the first one would put the older copy into memory.
-//! Writers to entries in memory take no lock: see [`entry_writers`](super::entry_writers).
+//! Writers to entries in memory take no lock: see [`writer_count`](super::writer_count).
 //!
 //! Invariants: an entry is in memory or in the tier, and if in both, the one in memory is newer. An entry that cannot
 //! be written stays in memory. Decisions read memory only.
@@ -54,35 +54,26 @@ pub(crate) struct ColdCounts {
 impl Cold {
     /// Writes an entry that is marked as evicted. Returns whether it may leave memory.
     pub(super) fn take(&self, key: u64, entry: &Entry) -> bool {
-        let taken = self.tier.put(key, entry);
-        if let Err(error) = &taken {
+        let is_taken = self.tier.put(key, entry).is_ok();
+        if !is_taken {
             // Relaxed here and below: statistics.
-            if self.failed_writes.fetch_add(1, Ordering::Relaxed) == 0 {
-                crate::trace::cold_tier_failed("write", error);
-            }
+            self.failed_writes.fetch_add(1, Ordering::Relaxed);
         }
-        taken.is_ok()
+        is_taken
     }
 
     /// Returns the copy of an entry that is not in memory.
     fn read(&self, key: u64) -> Option<Entry> {
-        self.tier.get(key).unwrap_or_else(|error| {
-            self.count_failed_read(&error);
+        self.tier.get(key).unwrap_or_else(|_| {
+            self.failed_reads.fetch_add(1, Ordering::Relaxed);
             None
         })
-    }
-
-    fn count_failed_read(&self, error: &io::Error) {
-        if self.failed_reads.fetch_add(1, Ordering::Relaxed) == 0 {
-            crate::trace::cold_tier_failed("read", error);
-        }
     }
 }
 
 impl Evidence {
     /// Keeps evicted entries in `tier` from now on, which has none yet. Call it before anything is learned. Changes
     /// nothing without a limit on the number of keys.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no release has a tier yet"))]
     pub(crate) fn keep_evicted_in(&self, tier: Box<dyn ColdTier>) {
         let none = || AtomicU64::new(0);
         let cold = Cold { tier, brought_back: none(), failed_writes: none(), failed_reads: none() };
@@ -171,8 +162,8 @@ impl Evidence {
                     None => f(key, &copy),
                 }
             });
-            if let Err(error) = read {
-                cold.count_failed_read(&error);
+            if read.is_err() {
+                cold.failed_reads.fetch_add(1, Ordering::Relaxed);
             }
         }
         keys.for_each(|key| self.peek(key, |entry| f(key, entry)));

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use crate::evidence::daily_block_counts::{Days, FirstDays, MoreDays};
 use crate::evidence::decayed_counts::{DecayedCounts, Weights};
-use crate::evidence::entry_writers::WriterCount;
 use crate::evidence::host_signal_slots::HostSignalSlots;
+use crate::evidence::writer_count::WriterCount;
 use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;

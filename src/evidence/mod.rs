@@ -21,7 +21,6 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use crate::evidence::daily_block_counts::Day;
 use crate::evidence::decayed_counts::{DecayedCounts, Increment, Writers};
 use crate::evidence::observation::domain_of;
-use cold_tier::Cold;
 pub use daily_block_counts::BanRate;
 pub use decayed_counts::Weights;
 use entry::SharedEntry;
@@ -77,6 +76,7 @@ mod site_proof;
 mod site_quota;
 mod snapshot_diff;
 pub(crate) mod snapshot_groups;
+mod writer_count;
 
 /// Path depths that have their entry in an array; deeper ones are looked up.
 const DEPTHS: usize = 16;
@@ -179,7 +179,7 @@ pub(crate) struct Evidence {
     signals: HostSignals,
     key_limit: evict::KeyLimit,
     /// Where evicted entries are kept. Without it they are forgotten.
-    cold: OnceLock<Cold>,
+    cold: OnceLock<cold_tier::Cold>,
     suffixes: FileSuffixes,
     /// Time in milliseconds before which attempts may be missing in the daily counts; `i64::MIN` if none are missing.
     days_since_ms: AtomicI64,

@@ -6,21 +6,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tempfile::TempDir;
 use url::Url;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::cold_entry::{decode_entry, encode_entry};
+use super::cold_tier::keep_evicted;
 use super::entry_groups::encode_group;
+use super::maintenance::{CompactOptions, compact, snapshot};
+use super::{Journal, JournalOptions, load};
 use crate::evidence::cold_tier::ColdTier;
 use crate::evidence::{Entry, EvidenceSnapshot};
-use crate::selector::{SelectContext, Selector};
+use crate::selector::{SelectContext, Selector, SelectorBuilder};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::heuristic::Heuristic;
 use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::time::Timestamp;
 
-const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 const FETCHERS: [&str; 3] = ["direct_access", "playwright", "flare_solverr"];
 
 /// A tier in memory that fails when it is told to.
@@ -57,15 +61,19 @@ impl ColdTier for MemoryTier {
     }
 }
 
-fn bounded(max_keys: usize) -> (Selector, MemoryTier) {
-    let selector = Selector::builder().around(NOW).max_keys(max_keys).exact_estimates().build().unwrap();
-    let tier = MemoryTier::default();
-    selector.learned().evidence.keep_evicted_in(Box::new(tier.clone()));
-    (selector, tier)
+fn builder(max_keys: Option<usize>) -> SelectorBuilder {
+    Selector::builder().around(NOW).max_keys(max_keys).exact_estimates()
+}
+
+/// Returns a selector that keeps what it evicts in a folder.
+fn bounded(max_keys: usize) -> (Selector, TempDir) {
+    let (selector, dir) = (builder(Some(max_keys)).build().unwrap(), tempfile::tempdir().unwrap());
+    keep_evicted(dir.path(), selector.learned()).unwrap();
+    (selector, dir)
 }
 
 fn unbounded() -> Selector {
-    Selector::builder().around(NOW).exact_estimates().build().unwrap()
+    builder(None).build().unwrap()
 }
 
 fn url(site: usize, page: usize) -> Url {
@@ -102,13 +110,14 @@ fn image(selector: &Selector, as_of: Timestamp) -> EvidenceSnapshot {
 #[test]
 fn decisions_and_snapshots_are_those_of_an_unbounded_selector() {
     let sites = 1000;
-    let ((few, _), all) = (bounded(sites / 100), unbounded());
+    let ((few, _dir), all) = (bounded(sites / 100), unbounded());
     for number in 0..4 * sites {
         let made = attempt(number, sites);
         let at = made.attempted_at;
         few.record(made.clone(), at).unwrap();
         all.record(made, at).unwrap();
-        assert!(few.key_count() <= sites / 100 + 4, "{number}: {}", few.key_count());
+        let keys = few.key_count();
+        assert!(keys <= sites / 100 + 4, "{number}: {keys}, {:?}", few.learned().evidence.cold_counts());
     }
     let now = NOW.saturating_add(Duration::from_secs(20 * 4 * sites as u64));
     assert!(few.evicted_keys() > 4 * sites as u64, "{}", few.evicted_keys());
@@ -138,7 +147,7 @@ fn decisions_and_snapshots_are_those_of_an_unbounded_selector() {
 #[test]
 fn retractions_and_pauses_reach_what_was_evicted() {
     let sites = 400;
-    let ((few, _), all) = (bounded(10), unbounded());
+    let ((few, _dir), all) = (bounded(10), unbounded());
     let attempts: Vec<Attempt> = (0..4 * sites).map(|number| attempt(number, sites)).collect();
     let past = |site: usize| NOW.saturating_add(Duration::from_secs(site as u64));
     for selector in [&few, &all] {
@@ -167,7 +176,7 @@ fn retractions_and_pauses_reach_what_was_evicted() {
 fn no_attempt_is_lost_between_threads_that_evict_each_others_keys() {
     // With 2048 keys there are two pools.
     for (max_keys, sites, threads) in [(64, 640, 1), (64, 640, 4), (2048, 6000, 4)] {
-        let ((few, _), all) = (bounded(max_keys), unbounded());
+        let ((few, _dir), all) = (bounded(max_keys), unbounded());
         let made = |number: usize| Attempt { attempted_at: NOW, weight: 1.0, ..attempt(number, sites) };
         let total = 3 * sites;
         (0..total).for_each(|number| all.observe(&made(number)));
@@ -206,7 +215,9 @@ fn no_attempt_is_lost_between_threads_that_evict_each_others_keys() {
 
 #[test]
 fn what_cannot_be_written_stays_in_memory() {
-    let (sites, (few, tier), all) = (400, bounded(20), unbounded());
+    let (sites, tier) = (400, MemoryTier::default());
+    let (few, all) = (builder(Some(20)).build().unwrap(), unbounded());
+    few.learned().evidence.keep_evicted_in(Box::new(tier.clone()));
     for number in 0..4 * sites {
         tier.is_full.store((300..900).contains(&number), Ordering::Relaxed);
         few.observe(&attempt(number, sites));
@@ -222,10 +233,53 @@ fn what_cannot_be_written_stays_in_memory() {
     assert!(few.learned().evidence.cold_counts().failed_reads > 100);
 }
 
+#[test]
+fn a_restart_a_snapshot_and_a_compaction_have_what_left_memory() {
+    let (dir, sites, max_keys) = (tempfile::tempdir().unwrap(), 600, 20);
+    let now = NOW.saturating_add(Duration::from_secs(20 * 3 * sites as u64));
+    let open = || {
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+        (builder(Some(max_keys)).keep_evicted(&journal).build().unwrap(), journal)
+    };
+    let (mut live, journal) = open();
+    live.set_sink(Box::new(Arc::new(journal)));
+    // The threads of a load take turns at what sites have in common, and some of that depends on the order.
+    let attempts = (0..3 * sites).map(|number| attempt(number, sites)).filter(|made| !made.url.contains("github.io"));
+    for made in attempts {
+        let at = made.attempted_at;
+        live.record(made, at).unwrap();
+    }
+    let before = image(&live, now);
+    assert!(live.evicted_keys() > sites as u64 && dir.path().join("cold").is_dir());
+    drop(live);
+    let check = |what: &str| {
+        let all = unbounded();
+        load(dir.path(), &all, now).unwrap();
+        assert_eq!(image(&all, now).difference(&before), None, "{what}");
+        let (few, _journal) = open();
+        load(dir.path(), &few, now).unwrap();
+        assert_eq!(image(&few, now).difference(&before), None, "{what}");
+        // Each thread of a load may have added a key that the others did not see.
+        assert!(few.key_count() <= max_keys + 16, "{what}: {}", few.key_count());
+    };
+    check("a restart");
+    let blank = || builder(Some(max_keys)).build().unwrap();
+    let taken = snapshot(dir.path(), &blank(), now, &mut |_, _| {}).unwrap();
+    assert!(taken.file.is_some() && taken.entries > 500, "{taken:?}");
+    check("a snapshot");
+    let mut options = CompactOptions::default();
+    options.retain = Duration::from_secs(3600);
+    let done = compact(dir.path(), &blank(), &options, now, &mut |_, _| {}).unwrap();
+    assert!(done.attempts.1 < done.attempts.0, "{done:?}");
+    check("a compaction");
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| name != "cold-maintenance"), "{left:?}");
+}
+
 /// A decision reads memory only, whatever is on disk.
 #[test]
 fn a_decision_alone_brings_nothing_back() {
-    let (few, _) = bounded(10);
+    let (few, _dir) = bounded(10);
     (0..1000).for_each(|number| few.observe(&attempt(number, 100)));
     let before = few.learned().evidence.cold_counts();
     let context = SelectContext::first_attempt(NOW);

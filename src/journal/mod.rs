@@ -37,10 +37,10 @@ mod attempt_content;
 mod builder;
 #[cfg(test)]
 mod clock_tests;
-#[cfg_attr(not(test), expect(dead_code, reason = "written by evictions from the next step on"))]
 mod cold_entry;
 #[cfg(test)]
 mod cold_tests;
+mod cold_tier;
 mod column_codec;
 mod entry;
 mod entry_groups;

@@ -597,12 +597,12 @@ impl Selector {
         self.policy.name()
     }
 
-    /// Returns the number of keys (domains, sites, suffixes ...) that have evidence.
+    /// Returns the number of keys (domains, sites, suffixes ...) that have evidence in memory.
     pub fn key_count(&self) -> usize {
         self.learned.evidence.keys()
     }
 
-    /// Returns the number of keys that were evicted because there were too many.
+    /// Returns the number of times that a key was evicted because there were too many.
     pub fn evicted_keys(&self) -> u64 {
         self.learned.evidence.evicted()
     }
