@@ -12,9 +12,10 @@ use crate::selector::SelectorBuilder;
 impl SelectorBuilder {
     /// Persists evidence and pauses in the directory `dir`, which is created if it does not exist.
     /// [`build`](SelectorBuilder::build) opens the journal there, loads all of it, including pauses of links and hosts,
-    /// and records from then on. What [`max_keys`](SelectorBuilder::max_keys) evicts goes to disk there. [`Selector::close`](crate::Selector::close) writes and syncs what is left; so does
-    /// dropping the selector, without a report. To open a journal with options, or to wait until attempts are on disk,
-    /// open a [`Journal`] and pass it to [`sink`](SelectorBuilder::sink).
+    /// and records from then on. Evidence beyond [`max_keys`](SelectorBuilder::max_keys) goes to disk there.
+    /// [`Selector::close`](crate::Selector::close) writes and syncs what is left; so does dropping the selector, without a
+    /// report. To open a journal with options, or to wait until attempts are on disk, open a [`Journal`] and pass it to
+    /// [`sink`](SelectorBuilder::sink).
     ///
     /// ```
     /// use fetchwise::Selector;
