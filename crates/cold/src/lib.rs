@@ -31,12 +31,15 @@
 //! * Entries after the last checkpoint are gone after a restart: the store is a cache of what its owner can derive again.
 //! * While runs are merged, and until the next checkpoint, their entries are on disk twice.
 #![warn(missing_debug_implementations)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod block;
 mod buffer;
 mod error;
 mod fields;
 mod filter;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod manifest;
 mod merge_policy;
 mod run;

@@ -12,9 +12,9 @@ use std::path::Path;
 use fetchwise_log::fs::{Fs, SyncSite, publish, read_full_at};
 
 use crate::error::{Error, Result};
-use crate::fields::{checked, checksum, u16_at, u32_at, u64_at};
+use crate::fields::{checksum, u32_at, u64_at};
 use crate::run::RunId;
-use crate::run_format::{CHECKSUM_LEN, MAJOR};
+use crate::run_format::{CHECKSUM_LEN, HeaderError, MAJOR, check_start};
 
 /// The name of the manifest.
 pub(crate) const MANIFEST: &str = "MANIFEST";
@@ -48,10 +48,11 @@ impl Manifest {
         let mut bytes = vec![0; longest.min(usize::try_from(len).unwrap_or(usize::MAX))];
         let read = read_full_at(&*file, &mut bytes, 0).map_err(Error::io("read", &path))?;
         bytes.truncate(read);
-        if let Some(found) = bytes.starts_with(&MAGIC).then(|| u16_at(&bytes, 8)).filter(|major| *major > MAJOR) {
-            return Err(Error::NewerFormat { file: path, found });
+        match Self::decode(&bytes) {
+            Ok(manifest) => Ok(Some(manifest)),
+            Err(HeaderError::Newer(found)) => Err(Error::NewerFormat { file: path, found }),
+            Err(HeaderError::Malformed) => Err(Error::damaged(&path, 0, "the manifest is malformed")),
         }
-        Self::decode(&bytes).map(Some).ok_or_else(|| Error::damaged(&path, 0, "the manifest is malformed"))
     }
 
     /// Replaces the manifest durably. After an error it may be either of the two.
@@ -60,7 +61,7 @@ impl Manifest {
         publish(fs, dir, MANIFEST, &self.encode(), sites).map_err(Error::io("write", &dir.join(MANIFEST)))
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&MAJOR.to_le_bytes());
         out.extend_from_slice(&[0; 6]);
@@ -75,14 +76,13 @@ impl Manifest {
         out
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let body = checked(0, 0, bytes).filter(|body| body.starts_with(&MAGIC) && u16_at(body, 8) == MAJOR)?;
+    fn decode(bytes: &[u8]) -> std::result::Result<Self, HeaderError> {
+        let body = check_start(&MAGIC, bytes)?;
         let (runs, tag) = (u32_at(body, 16) as usize, u32_at(body, 20) as usize);
-        let (tag, table) = body.get(HEAD..)?.split_at_checked(tag)?;
-        if runs.checked_mul(RUN_LEN) != Some(table.len()) {
-            return None;
-        }
+        let parts = body.get(HEAD..).and_then(|rest| rest.split_at_checked(tag));
+        let (tag, table) =
+            parts.filter(|(_, table)| runs.checked_mul(RUN_LEN) == Some(table.len())).ok_or(HeaderError::Malformed)?;
         let run_id = |run: &[u8]| RunId { number: u64_at(run, 0), nonce: u64_at(run, 8), len: u64_at(run, 16) };
-        Some(Self { tag: tag.to_vec(), runs: table.chunks_exact(RUN_LEN).map(run_id).collect() })
+        Ok(Self { tag: tag.to_vec(), runs: table.chunks_exact(RUN_LEN).map(run_id).collect() })
     }
 }

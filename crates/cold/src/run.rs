@@ -57,27 +57,6 @@ pub(crate) struct Run {
     pub(crate) parts: Vec<Part>,
 }
 
-/// Room for a block: one page needs no allocation.
-#[derive(Debug)]
-pub(crate) struct BlockRoom {
-    page: [u8; PAGE],
-    long: Vec<u8>,
-}
-
-impl BlockRoom {
-    pub(crate) fn new() -> Self {
-        Self { page: [0; PAGE], long: Vec::new() }
-    }
-
-    fn of_pages(&mut self, pages: usize) -> &mut [u8] {
-        if pages <= 1 {
-            return &mut self.page;
-        }
-        self.long.resize(pages * PAGE, 0);
-        &mut self.long
-    }
-}
-
 impl Run {
     /// Opens a run: reads its header page, index and filters.
     pub(crate) fn open(fs: &dyn Fs, dir: &Path, id: RunId) -> Result<Self> {
@@ -144,8 +123,8 @@ impl Run {
         Ok(())
     }
 
-    /// Returns the value of a key, or its tombstone; nothing if the run does not have the key.
-    pub(crate) fn find<'r>(&self, key: u64, room: &'r mut BlockRoom) -> Result<Option<Option<&'r [u8]>>> {
+    /// Returns the value of a key, or its tombstone; nothing if the run does not have the key. The block is read into `room`.
+    pub(crate) fn find<'r>(&self, key: u64, room: &'r mut Vec<u8>) -> Result<Option<Option<&'r [u8]>>> {
         let next_part = self.parts.partition_point(|part| part.first_key <= key);
         let Some(part) = next_part.checked_sub(1).map(|at| &self.parts[at]) else { return Ok(None) };
         if !part.filter.may_contain(key) {
@@ -154,9 +133,9 @@ impl Run {
         let end = self.parts.get(next_part).map_or(self.index.len(), |part| part.first_page);
         let Some(pages) = self.block_of(key, part.first_page..end) else { return Ok(None) };
         let offset = offset_of(pages.start);
-        let block = room.of_pages(pages.len());
-        self.fill(offset, block)?;
-        let block: &'r [u8] = block;
+        room.resize(pages.len() * PAGE, 0);
+        self.fill(offset, room)?;
+        let block: &'r [u8] = room;
         let mut reader = self.open_block(block, pages.start)?;
         while let Some(entry) = reader.next(block).map_err(|_| self.damaged(offset, "the block is malformed"))? {
             if entry.key >= key {

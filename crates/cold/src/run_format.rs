@@ -30,7 +30,7 @@ pub(crate) fn parse_run_name(name: &str) -> Option<u64> {
     (run_name(number) == name).then_some(number)
 }
 
-/// The reason why a header page is refused.
+/// The reason why the first bytes of a file are refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HeaderError {
     Newer(u16),
@@ -50,14 +50,20 @@ pub(crate) fn header_page(number: u64, nonce: u64) -> Vec<u8> {
     page
 }
 
-/// Returns the number and the nonce in a header page.
-pub(crate) fn parse_header_page(page: &[u8]) -> Result<(u64, u64), HeaderError> {
-    let body = checked(0, 0, page).filter(|body| body.starts_with(&MAGIC)).ok_or(HeaderError::Malformed)?;
+/// Returns the bytes of a header or a manifest before its checksum, if they are whole and of this version.
+pub(crate) fn check_start<'b>(magic: &[u8; 8], bytes: &'b [u8]) -> Result<&'b [u8], HeaderError> {
+    let body = checked(0, 0, bytes).filter(|body| body.starts_with(magic)).ok_or(HeaderError::Malformed)?;
     match u16_at(body, 8) {
-        MAJOR if u32_at(body, 12) == PAGE as u32 => Ok((u64_at(body, 16), u64_at(body, 24))),
+        MAJOR => Ok(body),
         newer if newer > MAJOR => Err(HeaderError::Newer(newer)),
         _ => Err(HeaderError::Malformed),
     }
+}
+
+/// Returns the number and the nonce in a header page.
+pub(crate) fn parse_header_page(page: &[u8]) -> Result<(u64, u64), HeaderError> {
+    let body = check_start(&MAGIC, page)?;
+    if u32_at(body, 12) == PAGE as u32 { Ok((u64_at(body, 16), u64_at(body, 24))) } else { Err(HeaderError::Malformed) }
 }
 
 /// The last bytes of a run.
@@ -85,7 +91,9 @@ impl Trailer {
         let body = checked(nonce, len.checked_sub(TRAILER_LEN as u64)?, bytes)?;
         let trailer = Self { pages: u64_at(body, 0), entries: u64_at(body, 8), parts: u64_at(body, 16) };
         let per_page = PAGE as u64 + 8;
-        let is_fitting = trailer.pages <= len / per_page && trailer.parts <= trailer.pages;
+        let is_fitting = trailer.pages <= len / per_page
+            && trailer.parts <= trailer.pages
+            && trailer.entries <= trailer.pages * PAGE as u64;
         (is_fitting && trailer.filters_offset() <= len - TRAILER_LEN as u64).then_some(trailer)
     }
 

@@ -27,7 +27,7 @@ impl RunMerge {
 
     /// Reads entries of about `bytes`; returns true at the end of the entries. After an error the merge is of no use.
     pub(crate) fn step(&mut self, bytes: u64) -> Result<bool> {
-        let mut left = bytes;
+        let mut left = bytes.max(1);
         while left > 0 {
             let Some((key, value)) = self.entries.next()? else { return Ok(true) };
             left = left.saturating_sub(16 + value.map_or(0, <[u8]>::len) as u64);

@@ -2,7 +2,7 @@
 //!
 //! Owns: an unfinished file, and its removal if it is not finished.
 //!
-//! Invariants: a run that `finish` returns is durable except for its name; memory beyond index and filters is bounded.
+//! Invariants: a run that `finish` returns is durable, and so is its name; memory beyond index and filters is bounded.
 //!
 //! Must not know: where entries come from.
 
@@ -102,8 +102,11 @@ impl RunWriter {
         self.write_out(0)?;
         let mut index = std::mem::take(&mut self.index);
         index.shrink_to_fit();
+        // The sync sites are those of the log's snapshots, which are written in the same order.
         let synced = self.file.as_deref().map_or(Ok(()), |file| sync(file, SyncSite::Snapshot));
-        synced.map_err(Error::io("sync", &self.path))?;
+        // A name whose sync has failed is not durable after a later sync, either. So a run counts only once it has its name.
+        let dir = self.path.parent().unwrap_or(Path::new("."));
+        synced.and_then(|()| self.fs.sync_dir(dir, SyncSite::SnapshotDir)).map_err(Error::io("sync", &self.path))?;
         let id = RunId { number: self.number, nonce: self.nonce, len: self.offset };
         let (path, entries) = (self.path.clone(), self.entries);
         Ok(self.file.take().map(|file| Run { id, path, file, entries, index, parts }))

@@ -68,6 +68,9 @@ impl RunCursor {
             let next = reader.as_mut().map_or(Ok(None), |reader| reader.next(self.block_bytes()));
             let next = next.map_err(|_| self.run.damaged(offset_of(self.block.start), "the block is malformed"))?;
             if let Some(entry) = next {
+                if self.current.as_ref().is_some_and(|(last, _)| *last >= entry.key) {
+                    return Err(self.run.damaged(offset_of(self.block.start), "the keys do not ascend"));
+                }
                 (self.reader, self.current) = (reader, Some((entry.key, entry.value)));
                 return Ok(());
             }
@@ -147,6 +150,9 @@ impl Source {
     }
 }
 
+/// A key, and its value or nothing for a tombstone.
+pub(crate) type Entry<'a> = (u64, Option<&'a [u8]>);
+
 /// The merged entries of some sources.
 #[derive(Debug)]
 pub(crate) struct SortedMerge {
@@ -163,8 +169,8 @@ impl SortedMerge {
         Self { sources, heads, current: None }
     }
 
-    /// Returns the next entry: a key, and its value or nothing for a tombstone.
-    pub(crate) fn next(&mut self) -> Result<Option<(u64, Option<&[u8]>)>> {
+    /// Returns the next entry.
+    pub(crate) fn next(&mut self) -> Result<Option<Entry<'_>>> {
         if let Some(at) = self.current.take() {
             self.advance(at)?;
         }

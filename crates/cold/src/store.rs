@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use fetchwise_log::fs::{Fs, LockAttempt, LockGuard, RealFs, SyncSite, create_dir_durably};
+use fetchwise_log::fs::{Fs, LockAttempt, LockGuard, RealFs, create_dir_durably};
 
 use crate::block::MAX_VALUE_LEN;
 use crate::buffer::{Buffer, BufferedValue};
 use crate::error::{Error, Result};
 use crate::manifest::{MANIFEST, MAX_TAG_LEN, Manifest};
 use crate::merge_policy::due_merge;
-use crate::run::{BlockRoom, Run};
-use crate::run_format::parse_run_name;
+use crate::run::Run;
+use crate::run_format::{parse_run_name, run_name};
 use crate::run_merge::RunMerge;
 use crate::run_writer::RunWriter;
 use crate::sorted_merge::{SortedMerge, Source};
@@ -160,24 +160,15 @@ impl ColdStore {
             }
         };
         let manifest = Manifest::read(&*fs, dir)?;
-        let tag = manifest.as_ref().map(|manifest| manifest.tag.clone());
-        let ids = manifest.unwrap_or_default().runs;
+        let ids = manifest.as_ref().map_or(&[][..], |manifest| &manifest.runs);
         let runs = ids.iter().map(|id| Run::open(&*fs, dir, *id).map(Arc::new)).collect::<Result<Vec<_>>>()?;
         let pinned: BTreeSet<u64> = ids.iter().map(|id| id.number).collect();
-        let mut last = pinned.last().copied().unwrap_or(0);
-        for name in fs.list(dir).map_err(Error::io("read", dir))? {
-            let Some(number) = parse_run_name(&name) else { continue };
-            last = last.max(number);
-            if !pinned.contains(&number) {
-                let path = dir.join(name);
-                fs.remove(&path).map_err(Error::io("remove", &path))?;
-            }
-        }
+        let last = remove_others(&*fs, dir, manifest.as_ref(), &pinned)?;
         Ok(Self {
             fs,
             dir: dir.to_owned(),
             options,
-            tag,
+            tag: manifest.map(|manifest| manifest.tag),
             next_number: AtomicU64::new(last.saturating_add(1)),
             state: RwLock::new(State { runs: Arc::new(runs), pinned, ..State::default() }),
             writing: Mutex::new(()),
@@ -216,7 +207,7 @@ impl ColdStore {
     fn insert(&self, key: u64, value: BufferedValue) -> Result<()> {
         loop {
             let mut state = self.write_state();
-            if state.full_bytes() < WAITING_BUFFERS.saturating_mul(self.options.buffer_bytes) {
+            if state.full_bytes() < WAITING_BUFFERS.saturating_mul(self.options.buffer_bytes.max(1)) {
                 state.active.insert(key, value);
                 if state.active.bytes() >= self.options.buffer_bytes {
                     state.seal_active();
@@ -244,7 +235,7 @@ impl ColdStore {
             }
             state.runs.clone()
         };
-        let mut room = BlockRoom::new();
+        let mut room = Vec::new();
         for run in runs.iter().rev() {
             if let Some(value) = run.find(key, &mut room)? {
                 return Ok(value.map(read));
@@ -281,7 +272,7 @@ impl ColdStore {
         Ok(())
     }
 
-    /// Does one bounded step of what is due: writes full buffers, or merges some bytes of runs. Returns true while more is
+    /// Does one bounded step of what is due: writes full buffers, and merges some bytes of runs. Returns true while more is
     /// due. Another caller's step is waited for; nothing else waits for it.
     ///
     /// # Errors
@@ -289,10 +280,8 @@ impl ColdStore {
     /// [`Error::Io`] and [`Error::Damaged`]; the entries stay as they are, and the next call tries again.
     pub fn maintain(&self) -> Result<bool> {
         let mut merging = lock(&self.merging);
-        let has_full = !self.read_state().full.is_empty();
-        if has_full {
-            self.write_full_buffers()?;
-        } else if let Some(mut current) = merging.take().map_or_else(|| self.begin_merge(), |merge| Ok(Some(merge)))? {
+        self.write_full_buffers()?;
+        if let Some(mut current) = merging.take().map_or_else(|| self.begin_merge(), |merge| Ok(Some(merge)))? {
             if current.merge.step(self.options.step_bytes)? {
                 let run = current.merge.finish()?;
                 let removed = self.write_state().replace(&current.sources, run);
@@ -362,14 +351,13 @@ impl ColdStore {
             state.pinned = former.iter().copied().chain(state.runs.iter().map(|run| run.id.number)).collect();
             (state.runs.clone(), former)
         };
-        self.fs.sync_dir(&self.dir, SyncSite::SnapshotDir).map_err(Error::io("sync", &self.dir))?;
         let manifest = Manifest { tag: tag.to_vec(), runs: runs.iter().map(|run| run.id).collect() };
         manifest.publish(&*self.fs, &self.dir)?;
         let mut state = self.write_state();
         state.pinned = runs.iter().map(|run| run.id.number).collect();
         let needed: BTreeSet<u64> = state.runs.iter().chain(&*runs).map(|run| run.id.number).collect();
         drop(state);
-        let removed = former.difference(&needed).map(|number| self.dir.join(crate::run_format::run_name(*number)));
+        let removed = former.difference(&needed).map(|number| self.dir.join(run_name(*number)));
         self.remove_files(removed.collect());
         Ok(())
     }
@@ -414,6 +402,22 @@ impl ColdStore {
     fn write_state(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Removes the runs that are not in the manifest; returns the highest number of a run.
+fn remove_others(fs: &dyn Fs, dir: &Path, manifest: Option<&Manifest>, pinned: &BTreeSet<u64>) -> Result<u64> {
+    let mut others: Vec<u64> =
+        fs.list(dir).map_err(Error::io("read", dir))?.iter().filter_map(|name| parse_run_name(name)).collect();
+    let last = others.iter().chain(pinned).copied().max().unwrap_or(0);
+    others.retain(|number| !pinned.contains(number));
+    if let Some(manifest) = manifest.filter(|_| !others.is_empty()) {
+        // If the checkpoint failed at its end, a power loss could bring back the one before, which needs these runs.
+        manifest.publish(fs, dir)?;
+    }
+    for path in others.iter().map(|number| dir.join(run_name(*number))) {
+        fs.remove(&path).map_err(Error::io("remove", &path))?;
+    }
+    Ok(last)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

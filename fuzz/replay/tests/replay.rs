@@ -27,6 +27,7 @@ macro_rules! targets {
 
 targets! {
     classify: "../../fuzz_targets/classify.rs",
+    cold_decode: "../../fuzz_targets/cold_decode.rs",
     consent: "../../fuzz_targets/consent.rs",
     fleet_decode: "../../fuzz_targets/fleet_decode.rs",
     html_tree: "../../fuzz_targets/html_tree.rs",

@@ -1,9 +1,12 @@
 //! What a caller sees of a store on a healthy disk.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fetchwise_cold::{ColdOptions, ColdStore, Error, MAX_TAG_LEN, MAX_VALUE_LEN};
+use fetchwise_log::fs::sim::SimFs;
 
 /// A key as a hash would make it.
 pub(crate) fn key(n: u64) -> u64 {
@@ -186,6 +189,43 @@ fn an_iteration_shows_its_range_as_it_was_when_it_began() {
 }
 
 #[test]
+fn the_smallest_bounds_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = ColdOptions::default();
+    (options.buffer_bytes, options.step_bytes) = (0, 0);
+    let store = ColdStore::open(dir.path(), options).unwrap();
+    for n in 0..40 {
+        store.put(key(n), &[1; 100]).unwrap();
+        settle(&store);
+    }
+    assert!(store.stats().runs < 10 && content(&store).unwrap().len() == 40);
+}
+
+/// Nobody has to call `maintain` for memory to be bounded.
+#[test]
+fn buffers_stay_within_their_bound_without_maintenance_and_on_a_full_disk() {
+    let fs = SimFs::new(1);
+    let store = ColdStore::open_with(Arc::new(fs.clone()), Path::new("/cold"), options()).unwrap();
+    let most = 4 * (options().buffer_bytes + 200);
+    for n in 0..500 {
+        store.put(key(n), &[1; 100]).unwrap();
+        assert!(store.stats().buffer_bytes <= most);
+    }
+    fs.set_capacity(Some(fs.used()));
+    let mut accepted = 500;
+    while store.put(key(accepted), &[1; 100]).is_ok() {
+        accepted += 1;
+        assert!(store.stats().buffer_bytes <= most);
+    }
+    assert!(store.put(key(3), b"refused").is_err() && store.remove(key(4)).is_err());
+    assert_eq!((value_of(&store, key(3)), value_of(&store, key(accepted))), (Some(vec![1; 100]), None));
+    assert_eq!(content(&store).unwrap().len() as u64, accepted);
+    fs.set_capacity(None);
+    store.put(key(accepted), b"again").unwrap();
+    assert_eq!(content(&store).unwrap().len() as u64, accepted + 1);
+}
+
+#[test]
 fn a_directory_has_one_store() {
     let dir = tempfile::tempdir().unwrap();
     let store = ColdStore::open(dir.path(), options()).unwrap();
@@ -198,7 +238,7 @@ fn a_directory_has_one_store() {
     ColdStore::open(dir.path(), options()).unwrap();
 }
 
-/// Each writer has keys of its own and says after each put which value a reader finds at least.
+/// Each writer has its own keys and says after each put which value a reader finds at least.
 #[test]
 fn readers_beside_writers_and_merges_find_the_newest_value() {
     const KEYS: u64 = 64;

@@ -2,3 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod basics;
+mod crash;
+mod damage;
+mod decoders;
+mod model;
