@@ -81,10 +81,11 @@ fn keep_in(dir: &Path, learned: &Learned) -> Result<(), JournalError> {
     let mut options = ColdOptions::default();
     let bytes = max_keys.saturating_mul(BUFFER_BYTES_PER_KEY);
     options.buffer_bytes = bytes.clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end());
-    let store = open(dir, &options)?;
+    let unusable = |error: ColdError| JournalError::Evicted(Arc::new(error));
+    let store = open(dir, &options).map_err(unusable)?;
     store.clear();
     let entries_per_step = (options.buffer_bytes / BUFFER_BYTES_PER_STEP) as u64;
-    learned.evidence.keep_evicted_in(Box::new(StoreTier::start(store, entries_per_step)?));
+    learned.evidence.keep_evicted_in(Box::new(StoreTier::start(store, entries_per_step).map_err(unusable)?));
     Ok(())
 }
 

@@ -123,12 +123,6 @@ impl JournalError {
     }
 }
 
-impl From<fetchwise_cold::Error> for JournalError {
-    fn from(error: fetchwise_cold::Error) -> Self {
-        Self::Evicted(Arc::new(error))
-    }
-}
-
 impl From<JournalError> for crate::error::Error {
     fn from(error: JournalError) -> Self {
         match &error {
