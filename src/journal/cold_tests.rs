@@ -267,8 +267,7 @@ fn a_restart_a_snapshot_and_a_compaction_have_what_left_memory() {
     let taken = snapshot(dir.path(), &blank(), now, &mut |_, _| {}).unwrap();
     assert!(taken.file.is_some() && taken.entries > 500, "{taken:?}");
     check("a snapshot");
-    let mut options = CompactOptions::default();
-    options.retain = Duration::from_secs(3600);
+    let options = CompactOptions { retain: Duration::from_secs(3600), ..CompactOptions::default() };
     let done = compact(dir.path(), &blank(), &options, now, &mut |_, _| {}).unwrap();
     assert!(done.attempts.1 < done.attempts.0, "{done:?}");
     check("a compaction");
