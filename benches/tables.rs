@@ -7,6 +7,7 @@
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fetchwise::Selector;
 use fetchwise::attempt::Attempt;
+use fetchwise::journal::{Journal, JournalOptions};
 use fetchwise::time::Timestamp;
 use repeated_pages::{PageSighting, RepeatedPages};
 use signature_rejections::SignatureRejections;
@@ -54,6 +55,10 @@ fn fill<T>(c: &mut Criterion, name: &str, most: usize, make: impl Fn() -> T, add
 fn tables(c: &mut Criterion) {
     let bounded = || Selector::builder().around(NOW).max_keys(20_000).build().unwrap();
     fill(c, "evidence", 20_000, bounded, |selector, site| selector.observe(&attempt(site)));
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    let on_disk = || Selector::builder().around(NOW).max_keys(20_000).keep_evicted(&journal).build().unwrap();
+    fill(c, "evidence that goes to disk", 20_000, on_disk, |selector, site| selector.observe(&attempt(site)));
     fill(c, "time series", 20_000, Series::default, |series, site| series.observe(&attempt(site), NOW));
     fill(c, "repeated pages", 10_000, RepeatedPages::default, |pages, site| {
         pages.record(&format!("site{site}.example"), PageSighting { link: 1, fetcher: 0, simhash: Some(7) });

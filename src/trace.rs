@@ -246,6 +246,13 @@ pub(crate) fn host_paused(domain: &str, until: Timestamp) {
     tracing::warn!(domain, until_ms = until.as_millis(), "host paused");
 }
 
+/// Reports a failure of the files with evicted evidence.
+#[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
+pub(crate) fn cold_tier_failed(what: &str, error: &dyn std::fmt::Display) {
+    #[cfg(feature = "tracing")]
+    tracing::warn!(what, %error, "evicted evidence cannot be stored or read");
+}
+
 /// Reports a changed router.
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
 pub(crate) fn router(router: &Router) {

@@ -87,7 +87,7 @@ settings! {
         pub router: Option<PathBuf>, unset "none", such as "routes.csv";
         /// Detection rules in addition to the built-in ones, TOML.
         pub rules: Option<PathBuf>, unset "none", such as "my-rules.toml";
-        /// Domains, sites and other keys in memory. Beyond this the least attempted are evicted.
+        /// Domains, sites and other keys in memory. Beyond this the least attempted go to disk, in the data directory.
         pub max_keys: Option<usize>, unset "no limit", such as 1_000_000, valid one_or_more::<usize>();
         /// Additional suffixes of files, as in [".dcm"]. Files and pages of a host are learned separately.
         #[serde(deserialize_with = "value::suffixes")]

@@ -34,7 +34,7 @@ impl Evidence {
         let Some(first) = days.checked_sub(1).map(|before| today.saturating_sub(before as u16)) else {
             return BanRate::default();
         };
-        self.entry(Key::domain(domain), &self.guard())
+        self.known(Key::domain(domain), &self.guard())
             .map_or_else(BanRate::default, |entry| entry.days().sum(first, today))
     }
 

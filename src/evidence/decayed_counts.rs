@@ -487,6 +487,19 @@ impl DecayedCounts {
         }
     }
 
+    /// Sets the content of a cell that no other thread has yet.
+    pub(crate) fn restore(&self, raw: &RawCounts) {
+        // Relaxed: publishing the entry makes it visible.
+        let weights = [(&self.success, raw.success), (&self.total, raw.total), (&self.blocked, raw.blocked)];
+        for (part, weight) in weights.into_iter().chain([(&self.duration, raw.duration)]) {
+            part.store(weight.to_bits(), Ordering::Relaxed);
+        }
+        self.recent.store(pack(raw.recent_success, raw.recent_total), Ordering::Relaxed);
+        self.alert.store(pack(raw.alert_success, raw.alert_total), Ordering::Relaxed);
+        self.newest_s.store(raw.newest_s, Ordering::Relaxed);
+        self.attempts.store(raw.attempts & COUNT | raw.marks << 30, Ordering::Relaxed);
+    }
+
     /// Adds the content of another cell of the same scale.
     pub(crate) fn absorb(&self, raw: &RawCounts) {
         if self.attempts.load(Ordering::Relaxed) & COUNT == 0 {

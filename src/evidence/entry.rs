@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use crate::evidence::daily_block_counts::{Days, FirstDays, MoreDays};
 use crate::evidence::decayed_counts::{DecayedCounts, Weights};
 use crate::evidence::host_signal_slots::HostSignalSlots;
+use crate::evidence::writer_count::WriterCount;
 use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
@@ -117,6 +118,8 @@ pub(crate) struct Entry {
     pub(crate) attempts: AtomicU32,
     /// Whether other domains of the site have a cell here.
     has_others: AtomicBool,
+    /// Who writes, while evicted entries are kept.
+    pub(super) writers: WriterCount,
     /// The signals that the domain showed, and those that any domain of the site of its name showed last.
     pub(crate) signals: HostSignalSlots,
     pub(crate) site_signals: HostSignalSlots,

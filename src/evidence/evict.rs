@@ -3,15 +3,17 @@
 //!
 //! Owns: which keys are evicted.
 //!
-//! Invariants: a paused host is never evicted; a new key looks at a constant number of keys, and waits at most for
-//! other new keys that do the same; readers are not affected; the same keys in the same order evict the same ones.
+//! Invariants: a paused host is never evicted, and with a [cold tier](super::cold_tier) neither is an entry that
+//! somebody writes to; a new key looks at a constant number of keys, and waits at most for other new keys that do the
+//! same; readers are not affected; the same keys in the same order evict the same ones.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
 use arrayvec::ArrayVec;
 
-use super::{Evidence, Guard, Key};
+use super::entry_writers::EntryWriter;
+use super::{Entry, Evidence, Guard, Key};
 use crate::evidence::key_pool::{DRAWN, KeyPool};
 use fetchwise_types::time::Timestamp;
 
@@ -33,6 +35,9 @@ pub(super) struct KeyLimit {
     looked_at: AtomicU64,
     over_quota: crate::evidence::eviction_priority::OverQuotaWeights,
 }
+
+/// An entry could not be written to the cold tier. The next one could not either.
+struct CannotWrite;
 
 /// A key that may go.
 struct Candidate {
@@ -64,9 +69,14 @@ impl KeyLimit {
     }
 
     /// Returns the pool of a key; none without a limit.
-    fn pool(&self, key: Key) -> Option<&Mutex<KeyPool>> {
+    fn pool(&self, key: u64) -> Option<&Mutex<KeyPool>> {
         let pools = self.pools.len().max(1) as u64;
-        self.pools.get((key.bits() % pools) as usize)
+        self.pools.get((key % pools) as usize)
+    }
+
+    fn is_one_pool(&self, a: u64, b: u64) -> bool {
+        let pools = self.pools.len().max(1) as u64;
+        a % pools == b % pools
     }
 }
 
@@ -82,15 +92,44 @@ impl Evidence {
         self.key_limit.evicted.load(Ordering::Relaxed)
     }
 
-    /// Evicts a few keys after `newest` was added, if there are too many. `at` is the present; hosts that are paused
-    /// beyond it stay.
-    pub(super) fn make_room(&self, newest: Key, at: Timestamp, guard: &Guard<'_>) {
-        let Some(pool) = self.key_limit.pool(newest) else { return };
+    /// Returns the entry of a key that was not in memory a moment ago, for a change. If it still is not, adds the one that
+    /// was evicted, or else the one of `new`, and evicts a few keys if there are too many. `at` is the present; hosts that
+    /// are paused beyond it stay.
+    pub(super) fn add_within_limit<'g>(
+        &'g self,
+        key: Key,
+        at: Timestamp,
+        guard: &'g Guard<'_>,
+        new: impl FnOnce() -> Option<Entry>,
+    ) -> Option<EntryWriter<'g>> {
+        let Some(pool) = self.key_limit.pool(key.bits()) else {
+            let added = self.entries.try_insert(key.bits(), new()?, guard);
+            return self.writer_of(added.unwrap_or_else(|taken| taken.current));
+        };
         // The pool is consistent even if a thread panicked with it.
         let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = self.entry(key, guard) {
+            return self.writer_of(known);
+        }
+        let copy = self.read_back(key);
+        let is_shared = copy.as_ref().is_some_and(Entry::may_be_shared);
+        // Of papaya's ways to add a key, only this one helps along with a resize.
+        let added = self.entries.try_insert(key.bits(), copy.or_else(new)?, guard);
+        let writer = self.writer_of(added.unwrap_or_else(|taken| taken.current));
+        let is_shared = self.make_room(&mut pool, key, at, guard) || is_shared;
+        drop(pool);
+        if is_shared {
+            self.shared_version.change();
+        }
+        writer
+    }
+
+    /// Evicts a few keys after `newest` was added, if there are too many. Returns whether one of them may be a key that
+    /// sites share.
+    fn make_room(&self, pool: &mut KeyPool, newest: Key, at: Timestamp, guard: &Guard<'_>) -> bool {
         pool.add(newest.bits());
         if self.entries.len() <= self.key_limit.max_keys {
-            return;
+            return false;
         }
         let mut candidates = ArrayVec::<Candidate, { 2 * DRAWN }>::new();
         let mut look_at = |key: u64| candidates.extend(self.candidate(key, at, guard).filter(|_| key != newest.bits()));
@@ -99,21 +138,38 @@ impl Evidence {
         // All weights are on one scale, so the least weight now is the least at any time.
         candidates
             .sort_unstable_by(|a, b| b.is_low_priority.cmp(&a.is_low_priority).then(a.weight.total_cmp(&b.weight)));
-        let (mut evicted, mut is_shared) = (0, false);
-        for Candidate { key, .. } in candidates.iter().take(EVICTED) {
-            if let Some(entry) = self.entries.remove(key, guard) {
-                evicted += 1;
-                is_shared |= entry.may_be_shared();
-                self.forget_priority(*key);
-            }
-        }
+        let evicted = candidates.iter().map_while(|candidate| self.evict(candidate.key, newest, guard).ok()).flatten();
+        let (count, is_shared) = evicted.take(EVICTED).fold((0, false), |(n, any), of_one| (n + 1, any | of_one));
         pool.drop_drawn(|key| self.entries.get(&key, guard).is_none());
-        drop(pool);
-        if is_shared {
-            self.shared_version.change();
-        }
         // Relaxed: a statistic.
-        self.key_limit.evicted.fetch_add(evicted, Ordering::Relaxed);
+        self.key_limit.evicted.fetch_add(count, Ordering::Relaxed);
+        is_shared
+    }
+
+    /// Evicts a key. `newest` is the one for which there must be room: the lock of its pool is held. Returns whether the
+    /// key may be one that sites share; nothing if it has to stay because others have to do with it now.
+    fn evict(&self, key: u64, newest: Key, guard: &Guard<'_>) -> Result<Option<bool>, CannotWrite> {
+        let Some(cold) = self.cold.get() else {
+            self.forget_priority(key);
+            return Ok(self.entries.remove(&key, guard).map(Entry::may_be_shared));
+        };
+        // A key of low priority may belong to another pool. Two threads that waited for each other's would wait forever.
+        let _other = match self.key_limit.pool(key).filter(|_| !self.key_limit.is_one_pool(key, newest.bits())) {
+            None => None,
+            Some(pool) => match pool.try_lock() {
+                Ok(held) => Some(held),
+                Err(TryLockError::Poisoned(held)) => Some(held.into_inner()),
+                Err(TryLockError::WouldBlock) => return Ok(None),
+            },
+        };
+        let Some(entry) = self.entries.get(&key, guard).filter(|entry| entry.writers.close()) else { return Ok(None) };
+        if !cold.take(key, entry) {
+            entry.writers.reopen();
+            return Err(CannotWrite);
+        }
+        self.entries.remove(&key, guard);
+        self.forget_priority(key);
+        Ok(Some(entry.may_be_shared()))
     }
 
     /// Returns a key as a candidate; none if it is no longer there, or if its host is paused.

@@ -115,7 +115,7 @@ impl Evidence {
             return self.observe(attempt, registry);
         }
         let guard = self.guard();
-        let weight = |key: Key| self.entry(key, &guard).map_or(0.0, Entry::weight);
+        let weight = |key: Key| self.known(key, &guard).map_or(0.0, Entry::weight);
         let mut keys = Vec::new();
         attempt.each_heuristic(&mut |kind, value| {
             // The entry of the domain holds the last two.

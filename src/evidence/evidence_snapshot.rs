@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use super::decay::Decay;
 use super::entry::{Breaker, Entry, SharedEntry};
-use super::{Evidence, Key};
+use super::{EntryWriter, Evidence, Key};
 use crate::evidence::daily_block_counts::{DAYS_KEPT, Day, day_number};
 use crate::evidence::decayed_counts::RawCounts;
 use crate::evidence::host_signal_counts::{RawSignalCounts, seconds};
@@ -136,25 +136,10 @@ impl Evidence {
         let mut image = EvidenceSnapshot { decay: Some(self.decay()), as_of, ..EvidenceSnapshot::default() };
         let down = self.decay().down(as_of);
         let places = self.add_signals(&mut image);
-        let slot = |slot: Option<(SignalId, u16)>| self.slot_row(slot, &places);
         self.add_fixed(&mut image);
-        // Older days are expired.
-        let days_from = day_number(as_of).unwrap_or(u16::MAX).saturating_sub(DAYS_KEPT - 1);
-        let guard = self.guard();
-        let mut keys: Vec<u64> = self.entries.keys(&guard).copied().collect();
-        keys.sort_unstable();
-        for key in keys {
-            if let Some(entry) = self.entries.get(&key, &guard) {
-                let [[a, b], [c, d]] = [entry.signals.all(), entry.site_signals.all()];
-                let shown = [a, b, c, d].map(slot);
-                image.push(EntryAddress { kind: EntryAddress::MAP, key }, entry, shown, |total| total * down >= least);
-                let days = entry.days().all();
-                if days.last().is_some_and(|last| last.day >= days_from) {
-                    image.days.extend(days.into_iter().map(|day| DayRow { key, day }));
-                }
-            }
-        }
-        image.days_since = self.days_since().filter(|since| day_number(*since).is_none_or(|day| day >= days_from));
+        let rows = RowReader { places, down, days_from: oldest(as_of), least };
+        self.each_entry(&mut |key, entry| rows.push(self, &mut image, (key, entry)));
+        image.days_since = self.days_since().filter(|since| day_number(*since).is_none_or(|day| day >= rows.days_from));
         image.name_fetchers(registry, seen);
         debug_assert_eq!(image.entries.iter().map(|row| row.cells).sum::<u32>() as usize, image.cells.len());
         debug_assert_eq!(image.entries.iter().map(|row| row.breakers).sum::<u32>() as usize, image.breakers.len());
@@ -200,9 +185,11 @@ impl Evidence {
         places
     }
 
-    /// Returns empty evidence on the same scale, with the same limit.
+    /// Returns empty evidence on the same scale, with the same limit. If evicted entries are kept, there is no limit: it
+    /// has no place to keep its own.
     pub(crate) fn empty_like(&self) -> Self {
-        Self::new(self.decay(), self.key_limit.max(), self.suffixes.clone(), false)
+        let max_keys = self.key_limit.max().filter(|_| !self.keeps_evicted());
+        Self::new(self.decay(), max_keys, self.suffixes.clone(), false)
     }
 
     /// Adds other evidence of the same scale and registry.
@@ -221,7 +208,7 @@ impl Evidence {
         all(&self.depths, &other.depths);
         let (guard, other_guard) = (self.guard(), other.guard());
         for (key, from) in other.entries.iter(&other_guard) {
-            add(self.entry_or_new(Key(*key), self.decay().landmark(), &guard), from);
+            add(&self.entry_or_new(Key(*key), self.decay().landmark(), &guard), from);
         }
         self.shared_version.change();
     }
@@ -282,6 +269,36 @@ impl Evidence {
             _ => None,
         }
     }
+}
+
+/// Reads the rows of entries into images as of one time.
+pub(super) struct RowReader {
+    /// The index of each row's signal in the image.
+    pub(super) places: Vec<u32>,
+    pub(super) down: f64,
+    /// The first day that has not expired.
+    pub(super) days_from: u16,
+    /// The decayed weight below which entries are left out.
+    pub(super) least: f64,
+}
+
+impl RowReader {
+    /// Adds an entry of the map to an image.
+    pub(super) fn push(&self, of: &Evidence, image: &mut EvidenceSnapshot, (key, entry): (u64, &Entry)) {
+        let [[a, b], [c, d]] = [entry.signals.all(), entry.site_signals.all()];
+        let shown = [a, b, c, d].map(|slot| of.slot_row(slot, &self.places));
+        let address = EntryAddress { kind: EntryAddress::MAP, key };
+        image.push(address, entry, shown, |total| total * self.down >= self.least);
+        let days = entry.days().all();
+        if days.last().is_some_and(|last| last.day >= self.days_from) {
+            image.days.extend(days.into_iter().map(|day| DayRow { key, day }));
+        }
+    }
+}
+
+/// Returns the first day that has not expired.
+pub(super) fn oldest(as_of: Timestamp) -> u16 {
+    day_number(as_of).unwrap_or(u16::MAX).saturating_sub(DAYS_KEPT - 1)
 }
 
 /// Returns the slots of an entry, in the order of [`EntryRow::signals`].
@@ -379,23 +396,23 @@ impl Absorber {
             let (own_cells, own_breakers) = (take(&mut cells, row.cells), take(&mut breakers, row.breakers));
             let key = row.address.key;
             let entry = match row.address.kind {
-                EntryAddress::MAP if self.how == CombineMode::Subtract => to.entry(Key(key), &guard),
+                EntryAddress::MAP if self.how == CombineMode::Subtract => to.entry_to_change(Key(key), &guard),
                 EntryAddress::MAP => Some(to.entry_or_new(Key(key), as_of, &guard)),
-                _ => to.static_entry(row.address),
+                _ => to.static_entry(row.address).map(EntryWriter::uncounted),
             };
             let Some(entry) = entry else { continue };
             while let Some((DayRow { day, .. }, rest)) = days.split_first().filter(|(first, _)| first.key == key) {
                 entry.days().add(*day);
                 days = rest;
             }
-            self.add_cells(entry, own_cells);
+            self.add_cells(&entry, own_cells);
             match self.how {
                 CombineMode::Subtract => {
                     // Relaxed: a counter that seeds a hash.
                     let less = |n: u32| Some(n.saturating_sub(row.attempts));
                     let _ = entry.attempts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
                 }
-                CombineMode::Load { .. } | CombineMode::Add => self.add_facts(entry, row, own_breakers),
+                CombineMode::Load { .. } | CombineMode::Add => self.add_facts(&entry, row, own_breakers),
             }
         }
         for DayRow { key, day } in days {
@@ -447,7 +464,7 @@ impl Absorber {
         for DayRow { key, day } in days {
             match self.how {
                 CombineMode::Subtract => {
-                    if let Some(entry) = to.entry(Key(*key), &guard) {
+                    if let Some(entry) = to.entry_to_change(Key(*key), &guard) {
                         entry.days().subtract(*day);
                     }
                 }

@@ -82,6 +82,16 @@ impl HostSignalSlots {
         self.0.store(0, Ordering::Relaxed);
     }
 
+    /// Returns both as one number, which [`restore`](Self::restore) takes.
+    pub(crate) fn bits(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets both in an entry that no other thread has yet.
+    pub(crate) fn restore(&self, bits: u64) {
+        self.0.store(bits, Ordering::Relaxed);
+    }
+
     /// Returns both as they are, with their days, for a snapshot.
     pub(crate) fn all(&self) -> [Option<(SignalId, u16)>; 2] {
         let bits = self.0.load(Ordering::Relaxed);

@@ -64,6 +64,12 @@ impl Learned {
         self.evidence.max_keys()
     }
 
+    /// Returns the number of keys that were ever new here, with those that were evicted since. It grows by the keys that
+    /// another process brings.
+    pub fn keys_seen(&self) -> u64 {
+        self.evidence.keys_seen()
+    }
+
     /// Learns from an attempt of another process.
     pub fn receive_attempt(&self, attempt: &RemoteAttempt<'_>) {
         self.evidence.observe(attempt, &self.registry);

@@ -12,6 +12,7 @@
     allow(dead_code, reason = "only a journal restores evidence and takes images of it")
 )]
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use papaya::{HashMap, ResizeMode};
@@ -24,6 +25,7 @@ pub use daily_block_counts::BanRate;
 pub use decayed_counts::Weights;
 use entry::SharedEntry;
 pub(crate) use entry::{Breaker, Entry, Group, Level};
+pub(crate) use entry_writers::EntryWriter;
 #[doc(hidden)]
 pub use evidence_snapshot::EvidenceSnapshot;
 use fetchwise_types::attempt::Hint;
@@ -50,9 +52,11 @@ pub(crate) use signal_attribution::ShownSignals;
 pub mod decay;
 
 pub(crate) mod block_rates;
+pub(crate) mod cold_tier;
 pub(crate) mod daily_block_counts;
 pub(crate) mod decayed_counts;
 pub(crate) mod entry;
+mod entry_writers;
 mod evict;
 mod eviction_priority;
 pub(crate) mod evidence_snapshot;
@@ -72,6 +76,7 @@ mod site_proof;
 mod site_quota;
 mod snapshot_diff;
 pub(crate) mod snapshot_groups;
+mod writer_count;
 
 /// Path depths that have their entry in an array; deeper ones are looked up.
 const DEPTHS: usize = 16;
@@ -173,6 +178,8 @@ pub(crate) struct Evidence {
     shared_version: SharedVersion,
     signals: HostSignals,
     key_limit: evict::KeyLimit,
+    /// Where evicted entries are kept. Without it they are forgotten.
+    cold: OnceLock<cold_tier::Cold>,
     suffixes: FileSuffixes,
     /// Time in milliseconds before which attempts may be missing in the daily counts; `i64::MIN` if none are missing.
     days_since_ms: AtomicI64,
@@ -222,6 +229,7 @@ impl Evidence {
             shared_version: SharedVersion::new(is_exact),
             signals: HostSignals::new(),
             key_limit: evict::KeyLimit::new(max_keys),
+            cold: OnceLock::new(),
             suffixes,
             days_since_ms: AtomicI64::new(i64::MIN),
         }
@@ -265,19 +273,14 @@ impl Evidence {
         self.entries.get(&key.0, guard)
     }
 
-    /// Returns the entry of `key`, created if there is none; `at` is the present.
-    pub(crate) fn entry_or_new<'g>(&self, key: Key, at: Timestamp, guard: &'g Guard<'_>) -> &'g Entry {
-        if let Some(entry) = self.entry(key, guard) {
-            return entry;
-        }
-        // Of papaya's ways to add a key, only this one helps along with a resize.
-        match self.entries.try_insert(key.0, Entry::default(), guard) {
-            Ok(entry) => {
-                self.make_room(key, at, guard);
-                entry
+    /// Returns the entry of `key` for a change: brought back if it was evicted, created if there is none. `at` is the
+    /// present.
+    pub(crate) fn entry_or_new<'g>(&'g self, key: Key, at: Timestamp, guard: &'g Guard<'_>) -> EntryWriter<'g> {
+        loop {
+            let known = self.entry(key, guard).and_then(|entry| self.writer_of(entry));
+            if let Some(writer) = known.or_else(|| self.add_within_limit(key, at, guard, || Some(Entry::default()))) {
+                return writer;
             }
-            // Another thread was faster.
-            Err(taken) => taken.current,
         }
     }
 
@@ -517,14 +520,14 @@ impl Evidence {
         let own =
             domain.filter(|_| wants(CellRole::Domain)).map(|name| self.entry_or_new(Key::domain(name), at, &guard));
         let of_domain = |level, part| Group::new(level, change.kind, part);
-        if let Some(entry) = own {
+        if let Some(entry) = &own {
             visit_group(entry, of_domain(Level::Own, 0), CellRole::Domain);
         }
         let mut site = None;
         attempt.each_heuristic(&mut |kind, value| {
             // Only an import can have sections and suffixes of another domain than the attempt's; they are ignored.
             let mut part = |level, role| {
-                if let (Some(entry), Some((of, part))) = (own, value.split_once('|'))
+                if let (Some(entry), Some((of, part))) = (&own, value.split_once('|'))
                     && domain == Some(of)
                 {
                     visit_group(entry, of_domain(level, part_hash(part)), role);
@@ -540,12 +543,12 @@ impl Evidence {
                 _ => {
                     let Some(group) = in_shared else { return };
                     let (entry, is_versioned) = shared.shared_entry((kind, value), at, &shared_guard);
-                    is_changed |= visit_group(entry, group, CellRole::Plain) && is_versioned;
+                    is_changed |= visit_group(&entry, group, CellRole::Plain) && is_versioned;
                 }
             }
         });
         if wants(CellRole::Site) {
-            self.each_site_entry((domain, site), at, own, &guard, |entry| {
+            self.each_site_entry((domain, site), at, own.as_deref(), &guard, |entry| {
                 visit_group(entry, of_domain(Level::Site, 0), CellRole::Site);
             });
         }
@@ -566,15 +569,15 @@ impl Evidence {
     ) {
         // Addresses of one network have no site in common, but a quota.
         if let Some(network) = domain.and_then(site_quota::network_of) {
-            f(self.entry_or_new(Key::domain(&network), at, guard));
+            f(&self.entry_or_new(Key::domain(&network), at, guard));
         }
         if let Some(name) = site.or(domain).and_then(site_quota::registered_above) {
-            f(self.entry_or_new(Key::domain(name), at, guard));
+            f(&self.entry_or_new(Key::domain(name), at, guard));
         }
         // A site's weights are in two parts: those of the domain of its name, and those of its other domains.
         if let Some(site) = site.filter(|_| site != domain) {
             let key = Key::domain(site);
-            f(self.entry_or_new(key, at, guard));
+            f(&self.entry_or_new(key, at, guard));
             if let Some(entry) = own {
                 entry.set_site(key.0);
             }
@@ -587,9 +590,9 @@ impl Evidence {
         (kind, value): (&str, &str),
         at: Timestamp,
         guard: &'g Guard<'_>,
-    ) -> (&'g Entry, bool) {
+    ) -> (EntryWriter<'g>, bool) {
         match self.fixed(kind, value) {
-            Some(entry) => (entry, true),
+            Some(entry) => (EntryWriter::uncounted(entry), true),
             None => (self.entry_or_new(Key::of(kind, value), at, guard), matches!(kind, "suffix" | "path_depth")),
         }
     }
@@ -644,11 +647,11 @@ impl Evidence {
             "domain_path" | "domain_suffix" => {
                 let (domain, part) = value.split_once('|')?;
                 let level = if kind == "domain_path" { Level::Path } else { Level::Suffix };
-                Some((self.entry(Key::domain(domain), guard)?, Group::new(level, page, part_hash(part))))
+                Some((self.known(Key::domain(domain), guard)?, Group::new(level, page, part_hash(part))))
             }
             _ => match self.fixed(kind, value) {
                 Some(entry) => Some((entry, own)),
-                None => Some((self.entry(Key::of(kind, value), guard)?, own)),
+                None => Some((self.known(Key::of(kind, value), guard)?, own)),
             },
         }
     }

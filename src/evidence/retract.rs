@@ -12,7 +12,7 @@ impl Evidence {
     pub(crate) fn retract(&self, attempt: &impl Observation, registry: &Registry, with_domain: bool) {
         let facts = attempt.fields();
         if let Some((domain, day)) = domain_of(attempt).zip(Day::of(facts.at, facts.is_banned)).filter(|_| with_domain)
-            && let Some(entry) = self.entry(Key::domain(domain), &self.guard())
+            && let Some(entry) = self.entry_to_change(Key::domain(domain), &self.guard())
         {
             entry.days().subtract(day);
         }
@@ -46,7 +46,7 @@ impl Evidence {
     /// Clears a domain: its cells, its paths and suffixes, its pause. Evidence about other domains of the site of that
     /// name stays.
     pub(crate) fn forget_domain(&self, domain: &str) {
-        if let Some(entry) = self.entry(Key::domain(domain), &self.guard()) {
+        if let Some(entry) = self.entry_to_change(Key::domain(domain), &self.guard()) {
             entry.forget_domain();
         }
     }

@@ -146,7 +146,7 @@ impl Evidence {
                 Some(NewSignal::Signal(id)) => Some(id),
             };
             entry.signals.set(side, id, day);
-            if let Some(site) = site {
+            if let Some(site) = &site {
                 site.site_signals.set(side, id, day);
             }
             if side == SignalSide::Blocked && id != carried.showed[0] {
@@ -189,7 +189,7 @@ impl Evidence {
         let Some(domain) = attempt.heuristic("domain").filter(|_| attempt.weight > 0.0) else { return Vec::new() };
         let (guard, today) = (self.guard(), day_of(attempt.attempted_at));
         let host = Key::domain(domain);
-        let entry = self.entry(host, &guard);
+        let entry = self.known(host, &guard);
         let site = self.site_of(attempt, domain, entry, &guard);
         let mut carried = Vec::new();
         for (id, _) in Self::shown_signals(entry, site, today).into_iter().flatten() {
@@ -215,14 +215,14 @@ impl Evidence {
     }
 
     fn site_of<'g>(
-        &self,
+        &'g self,
         attempt: &Attempt,
         domain: &str,
         entry: Option<&'g Entry>,
         guard: &'g Guard<'_>,
     ) -> Option<&'g Entry> {
         match attempt.heuristic("site") {
-            Some(site) if site != domain => self.entry(Key::domain(site), guard),
+            Some(site) if site != domain => self.known(Key::domain(site), guard),
             _ => entry,
         }
     }

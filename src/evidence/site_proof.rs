@@ -56,7 +56,7 @@ impl Evidence {
         mut f: impl FnMut(Heuristic),
     ) {
         let (kind, down, guard) = (self.kind_of(attempt), self.decay().down(attempt.attempted_at), self.guard());
-        let service = registered_above(site).and_then(|name| self.entry(Key::domain(name), &guard));
+        let service = registered_above(site).and_then(|name| self.known(Key::domain(name), &guard));
         // Both parts of a site can have a cell of one fetcher.
         let sum_of = |entry: &Entry, fetcher: FetcherId| {
             let mut sum = 0.0;

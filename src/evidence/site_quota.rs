@@ -34,10 +34,10 @@ impl Evidence {
             return;
         }
         let (network, guard) = (network_of(site), self.guard());
-        let entry = self.entry(Key::domain(network.as_deref().unwrap_or(site)), &guard);
+        let entry = self.known(Key::domain(network.as_deref().unwrap_or(site)), &guard);
         let is_saturated = entry.is_some_and(|entry| self.has_used_up(entry, SITE_QUOTA, attempt, registry))
             || registered_above(site)
-                .and_then(|name| self.entry(Key::domain(name), &guard))
+                .and_then(|name| self.known(Key::domain(name), &guard))
                 .is_some_and(|service| self.has_used_up(service, REGISTERED_QUOTA, attempt, registry));
         if is_saturated {
             f(Heuristic::flag(SITE_SATURATED));

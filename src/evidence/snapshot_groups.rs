@@ -2,7 +2,7 @@
 //!
 //! Owns: the division of the map into groups, and the threads that read and add them.
 //!
-//! Invariants: the groups together are the part of an image that is in the map, in the same order. Entries of one group
+//! Invariants: the groups together are the part of an image that has a key, in the same order. Entries of one group
 //! are in no other.
 //!
 //! Must not know: how a group becomes bytes.
@@ -10,11 +10,9 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::evidence_snapshot::{EntryAddress, EvidenceSnapshot, FADED};
-use super::host_signal_slots::SignalId;
+use super::evidence_snapshot::{Absorber, CombineMode, EvidenceSnapshot, FADED, RowReader, oldest};
 use super::{Evidence, Key};
-use crate::evidence::daily_block_counts::{DAYS_KEPT, day_number};
-use crate::evidence::evidence_snapshot::{Absorber, CombineMode, DayRow};
+use crate::evidence::daily_block_counts::day_number;
 use fetchwise_types::registry::Registry;
 use fetchwise_types::time::Timestamp;
 
@@ -24,9 +22,9 @@ pub(crate) const GROUP_ENTRIES: usize = 4096;
 const AHEAD: usize = 16;
 
 impl Evidence {
-    /// Returns an image of everything that is not in the map, and the results of `f` for the groups of the map's
-    /// entries, in order. The fetchers and signals of the image are those of all groups; a group has only the
-    /// fetchers that occur in it. Cost: a pass over all entries, on `threads` threads.
+    /// Returns an image of everything that has no key, and the results of `f` for the groups of the entries that have
+    /// one, in order. The fetchers and signals of the image are those of all groups; a group has only the fetchers that
+    /// occur in it. Cost: a pass over all entries, on `threads` threads, or on one if evicted entries are kept.
     pub(crate) fn image_in_groups<T: Send>(
         &self,
         registry: &Registry,
@@ -38,18 +36,66 @@ impl Evidence {
         let mut image = EvidenceSnapshot { decay: Some(self.decay()), as_of, ..EvidenceSnapshot::default() };
         let places = self.add_signals(&mut image);
         self.add_fixed(&mut image);
+        let rows = RowReader { places, down: self.decay().down(as_of), days_from: oldest(as_of), least: FADED };
+        let (results, names) = match self.keeps_evicted() {
+            false => self.groups_of_memory(registry, (&image, &rows), threads, f),
+            true => self.groups_in_turn(registry, (&image, &rows), f),
+        };
+        image.days_since = self.days_since().filter(|since| day_number(*since).is_none_or(|day| day >= rows.days_from));
+        let names = seen.iter().cloned().chain(names).collect::<BTreeSet<String>>();
+        image.name_fetchers(registry, &Vec::from_iter(names));
+        (image, results)
+    }
+
+    /// Returns the results for the groups of all entries, on one thread: entries that left memory are read in the order
+    /// of their keys.
+    fn groups_in_turn<T>(
+        &self,
+        registry: &Registry,
+        (image, rows): (&EvidenceSnapshot, &RowReader),
+        f: impl Fn(&EvidenceSnapshot) -> T,
+    ) -> (Vec<T>, BTreeSet<String>) {
+        let (mut results, mut names, mut keys) = (Vec::new(), BTreeSet::new(), 0);
+        let mut group = EvidenceSnapshot { decay: image.decay, as_of: image.as_of, ..EvidenceSnapshot::default() };
+        let mut end = |group: &mut EvidenceSnapshot| {
+            group.name_fetchers(registry, &[]);
+            names.extend(group.fetchers.iter().cloned());
+            results.push(f(group));
+            group.clear_rows();
+        };
+        self.each_entry(&mut |key, entry| {
+            rows.push(self, &mut group, (key, entry));
+            keys += 1;
+            if keys % GROUP_ENTRIES == 0 {
+                end(&mut group);
+            }
+        });
+        if keys % GROUP_ENTRIES != 0 {
+            end(&mut group);
+        }
+        (results, names)
+    }
+
+    /// Returns the results for the groups of the entries in memory.
+    fn groups_of_memory<T: Send>(
+        &self,
+        registry: &Registry,
+        (image, rows): (&EvidenceSnapshot, &RowReader),
+        threads: usize,
+        f: impl Fn(&EvidenceSnapshot) -> T + Sync,
+    ) -> (Vec<T>, BTreeSet<String>) {
         let mut keys: Vec<u64> = self.entries.keys(&self.guard()).copied().collect();
         keys.sort_unstable();
         let groups: Vec<&[u64]> = keys.chunks(GROUP_ENTRIES).collect();
         let next = AtomicUsize::new(0);
         let work = || {
             let (mut done, mut names) = (Vec::new(), BTreeSet::new());
-            let mut group = EvidenceSnapshot { decay: image.decay, as_of, ..EvidenceSnapshot::default() };
+            let mut group = EvidenceSnapshot { decay: image.decay, as_of: image.as_of, ..EvidenceSnapshot::default() };
             // Relaxed: each index is taken once, and what it stands for does not change.
             while let Some((index, keys)) =
                 Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, groups.get(index)?)))
             {
-                self.read_group(&mut group, keys, &places);
+                self.read_group(&mut group, keys, rows);
                 group.name_fetchers(registry, &[]);
                 names.extend(group.fetchers.iter().cloned());
                 done.push((index, f(&group)));
@@ -57,7 +103,7 @@ impl Evidence {
             (done, names)
         };
         let mut results = Vec::new();
-        let mut names: BTreeSet<String> = seen.iter().cloned().collect();
+        let mut names = BTreeSet::new();
         std::thread::scope(|scope| {
             let others: Vec<_> = (1..threads.min(groups.len())).map(|_| scope.spawn(work)).collect();
             let mut all = vec![work()];
@@ -73,27 +119,18 @@ impl Evidence {
             }
         });
         results.sort_unstable_by_key(|(index, _)| *index);
-        image.days_since = self.days_since().filter(|since| day_number(*since).is_none_or(|day| day >= oldest(as_of)));
-        image.name_fetchers(registry, &Vec::from_iter(names));
-        (image, results.into_iter().map(|(_, result)| result).collect())
+        (results.into_iter().map(|(_, result)| result).collect(), names)
     }
 
-    /// Replaces the rows of `group` with those of these keys.
-    fn read_group(&self, group: &mut EvidenceSnapshot, keys: &[u64], places: &[u32]) {
+    /// Replaces the rows of `group` with those of these keys, which are in memory.
+    fn read_group(&self, group: &mut EvidenceSnapshot, keys: &[u64], rows: &RowReader) {
         group.clear_rows();
-        let (down, days_from) = (self.decay().down(group.as_of), oldest(group.as_of));
-        let slot = |slot: Option<(SignalId, u16)>| self.slot_row(slot, places);
         let guard = self.guard();
         for keys in keys.chunks(AHEAD) {
             self.touch(keys);
             for &key in keys {
-                let Some(entry) = self.entries.get(&key, &guard) else { continue };
-                let [[a, b], [c, d]] = [entry.signals.all(), entry.site_signals.all()];
-                let address = EntryAddress { kind: EntryAddress::MAP, key };
-                group.push(address, entry, [a, b, c, d].map(slot), |total| total * down >= FADED);
-                let days = entry.days().all();
-                if days.last().is_some_and(|last| last.day >= days_from) {
-                    group.days.extend(days.into_iter().map(|day| DayRow { key, day }));
+                if let Some(entry) = self.entries.get(&key, &guard) {
+                    rows.push(self, group, (key, entry));
                 }
             }
         }
@@ -101,9 +138,11 @@ impl Evidence {
 
     /// Returns whether an image has an entry of this domain, or of the site of that name.
     pub(crate) fn is_in_image(&self, domain: &str, as_of: Timestamp) -> bool {
-        let mut group = EvidenceSnapshot { as_of, ..EvidenceSnapshot::default() };
-        self.read_group(&mut group, &[Key::domain(domain).bits()], &[]);
-        !group.entries.is_empty()
+        let (mut image, key) = (EvidenceSnapshot::default(), Key::domain(domain).bits());
+        let down = self.decay().down(as_of);
+        let rows = RowReader { places: Vec::new(), down, days_from: oldest(as_of), least: FADED };
+        self.peek(key, |entry| rows.push(self, &mut image, (key, entry)));
+        !image.entries.is_empty()
     }
 
     /// Adds an image and groups of entries, as [`absorb`](Self::absorb) adds all rows at once. `read` returns the rows
@@ -135,9 +174,4 @@ impl Evidence {
             work();
         });
     }
-}
-
-/// Returns the first day that has not expired.
-fn oldest(as_of: Timestamp) -> u16 {
-    day_number(as_of).unwrap_or(u16::MAX).saturating_sub(DAYS_KEPT - 1)
 }

@@ -5,15 +5,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::cold_tier::keep_evicted;
 use super::{Journal, JournalOptions, OpenCheck, load};
 use crate::selector::SelectorBuilder;
 
 impl SelectorBuilder {
     /// Persists evidence and pauses in the directory `dir`, which is created if it does not exist.
     /// [`build`](SelectorBuilder::build) opens the journal there, loads all of it, including pauses of links and hosts,
-    /// and records from then on. [`Selector::close`](crate::Selector::close) writes and syncs what is left; so does
-    /// dropping the selector, without a report. To open a journal with options, or to wait until attempts are on disk,
-    /// open a [`Journal`] and pass it to [`sink`](SelectorBuilder::sink).
+    /// and records from then on. Evidence beyond [`max_keys`](SelectorBuilder::max_keys) goes to disk there.
+    /// [`Selector::close`](crate::Selector::close) writes and syncs what is left; so does dropping the selector, without a
+    /// report. To open a journal with options, or to wait until attempts are on disk, open a [`Journal`] and pass it to
+    /// [`sink`](SelectorBuilder::sink).
     ///
     /// ```
     /// use fetchwise::Selector;
@@ -41,6 +43,7 @@ impl SelectorBuilder {
         self.opened_by(move |selector| {
             // `load` reads everything right after the open, so that the open need only check the tail.
             let (journal, _) = Journal::open(&dir, JournalOptions::default().check(OpenCheck::Tail))?;
+            keep_evicted(&dir, selector.learned())?;
             let loaded = load(&dir, selector, selector.now())?;
             journal.register_fetchers(selector, &loaded.registered)?;
             let journal = Arc::new(journal);

@@ -92,11 +92,7 @@ pub(super) fn encode_groups(image: &EvidenceSnapshot) -> Vec<EncodedGroup> {
 
 /// Returns the bytes of a group of rows of one place.
 pub(super) fn encode_group(rows: &EvidenceSnapshot) -> EncodedGroup {
-    let is_finite = rows.cells.iter().all(|cell| {
-        let raw = &cell.raw;
-        [raw.success, raw.total, raw.blocked, raw.duration].iter().all(|weight| weight.is_finite())
-            && [raw.recent_success, raw.recent_total, raw.alert_success, raw.alert_total].iter().all(|w| w.is_finite())
-    });
+    let is_finite = rows.cells.iter().all(|cell| is_finite(&cell.raw));
     let (mut tags, mut body) = (Tags::default(), Vec::with_capacity(rows.cells.len() * 24 + rows.entries.len() * 16));
     let (mut cells, mut breakers) = (rows.cells.iter(), rows.breakers.iter());
     let mut days = rows.days.iter().peekable();
@@ -124,7 +120,7 @@ pub(super) fn encode_group(rows: &EvidenceSnapshot) -> EncodedGroup {
         }
         let mut before = RawCounts::default();
         for cell in cells.by_ref().take(entry.cells as usize) {
-            put_cell(&mut body, &mut tags, cell, &before);
+            put_cell(&mut body, tags.number(cell.tag), &cell.raw, &before);
             before = cell.raw;
         }
         if entry.breakers > 0 {
@@ -187,7 +183,13 @@ impl Tags {
     }
 }
 
-fn put_day(out: &mut Vec<u8>, day: Day) {
+/// Returns whether all weights of a cell can be read again.
+pub(super) fn is_finite(raw: &RawCounts) -> bool {
+    [raw.success, raw.total, raw.blocked, raw.duration].iter().all(|weight| weight.is_finite())
+        && [raw.recent_success, raw.recent_total, raw.alert_success, raw.alert_total].iter().all(|w| w.is_finite())
+}
+
+pub(super) fn put_day(out: &mut Vec<u8>, day: Day) {
     out.extend_from_slice(&day.day.to_le_bytes());
     put_varint(out, u64::from(day.attempts));
     put_varint(out, u64::from(day.banned));
@@ -203,8 +205,8 @@ fn choose<T: PartialEq>(value: T, zero: T, same: Option<T>, before: T) -> u16 {
     }
 }
 
-fn put_cell(out: &mut Vec<u8>, tags: &mut Tags, cell: &CellRow, before: &RawCounts) {
-    let raw = &cell.raw;
+/// Appends a cell. `tag` is what the reader finds its tag by, and `before` the cell before it, of the same entry.
+pub(super) fn put_cell(out: &mut Vec<u8>, tag: u64, raw: &RawCounts, before: &RawCounts) {
     // Compared by their bits, so that each comes back as it was.
     let wide = |value: f64, same: Option<f64>, before: f64| {
         choose(value.to_bits(), 0, same.map(f64::to_bits), before.to_bits())
@@ -226,7 +228,7 @@ fn put_cell(out: &mut Vec<u8>, tags: &mut Tags, cell: &CellRow, before: &RawCoun
     ];
     let flags = codes.iter().rev().fold(0, |flags, code| flags << 2 | code);
     out.extend_from_slice(&flags.to_le_bytes());
-    put_varint(out, tags.number(cell.tag));
+    put_varint(out, tag);
     put_varint(out, u64::from(raw.attempts) << 2 | u64::from(raw.marks & 3));
     for (code, value) in codes.iter().zip([raw.total, raw.success, raw.blocked, raw.duration]) {
         if *code == how::STORED {
@@ -283,7 +285,8 @@ pub(super) fn decode_group(bytes: &[u8], image: &mut EvidenceSnapshot) -> Option
         let site = if flags & 2 != 0 { bytes.u64()? } else { 0 };
         let mut before = RawCounts::default();
         for _ in 0..own_cells {
-            let (tag, raw) = bytes.cell(tags, &before)?;
+            let tag_of = |number| Some(u64::from_le_bytes(*tags.get(usize::try_from(number).ok()?)?));
+            let (tag, raw) = bytes.cell(tag_of, &before)?;
             let fetcher = *names.get((tag & ((1 << FETCHER_BITS) - 1)) as usize)?;
             totals.weight += raw.total;
             image.cells.push(CellRow { tag: tag >> FETCHER_BITS << FETCHER_BITS | fetcher, raw });
@@ -308,8 +311,8 @@ pub(super) fn decode_group(bytes: &[u8], image: &mut EvidenceSnapshot) -> Option
     (bytes.0.is_empty() && image.cells.len() - first == cells as usize).then_some(totals)
 }
 
-/// Bytes of a group that are still to be read.
-struct Bytes<'b>(&'b [u8]);
+/// Bytes of a group or an entry that are still to be read.
+pub(super) struct Bytes<'b>(pub(super) &'b [u8]);
 
 impl<'b> Bytes<'b> {
     #[inline]
@@ -326,7 +329,7 @@ impl<'b> Bytes<'b> {
         Some(*taken)
     }
 
-    fn u8(&mut self) -> Option<u8> {
+    pub(super) fn u8(&mut self) -> Option<u8> {
         self.array().map(|[byte]| byte)
     }
 
@@ -334,12 +337,12 @@ impl<'b> Bytes<'b> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(super) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
     #[inline]
-    fn varint(&mut self) -> Option<u64> {
+    pub(super) fn varint(&mut self) -> Option<u64> {
         match self.0.split_first()? {
             (&byte, rest) if byte < 0x80 => {
                 self.0 = rest;
@@ -349,11 +352,11 @@ impl<'b> Bytes<'b> {
         }
     }
 
-    fn small(&mut self) -> Option<u32> {
+    pub(super) fn small(&mut self) -> Option<u32> {
         u32::try_from(self.varint()?).ok()
     }
 
-    fn day(&mut self) -> Option<Day> {
+    pub(super) fn day(&mut self) -> Option<Day> {
         let day = u16::from_le_bytes(self.array()?);
         Day::new(u32::from(day), self.small()?, self.small()?)
     }
@@ -381,11 +384,16 @@ impl<'b> Bytes<'b> {
         (value.is_finite() && value >= 0.0).then_some(value)
     }
 
+    /// Reads a cell and its tag, which `tag_of` finds.
     #[inline]
-    fn cell(&mut self, tags: &[[u8; 8]], before: &RawCounts) -> Option<(u64, RawCounts)> {
+    pub(super) fn cell(
+        &mut self,
+        tag_of: impl FnOnce(u64) -> Option<u64>,
+        before: &RawCounts,
+    ) -> Option<(u64, RawCounts)> {
         let flags = u16::from_le_bytes(self.array()?);
         let code = |place: u32| flags >> (2 * place) & 3;
-        let tag = u64::from_le_bytes(*tags.get(usize::try_from(self.varint()?).ok()?)?);
+        let tag = tag_of(self.varint()?)?;
         let counted = self.varint()?;
         let mut raw = RawCounts {
             attempts: u32::try_from(counted >> 2).ok()?,

@@ -88,6 +88,9 @@ pub enum JournalError {
         /// Difference in days.
         days: u64,
     },
+    /// The files with evidence that left memory cannot be used.
+    #[error("cannot keep evicted evidence: {0}")]
+    Evicted(Arc<dyn std::error::Error + Send + Sync>),
     /// An attempt holds nothing that could be recorded.
     #[error("cannot record the attempt: {0}")]
     Unrecordable(#[from] Unrecordable),
@@ -115,7 +118,7 @@ impl JournalError {
             Self::Log(error) => error.is_refusal(),
             Self::Record { .. } | Self::Snapshot { .. } | Self::QueryKey { .. } => true,
             Self::ClockJump { .. } | Self::ClockBehind { .. } | Self::ClockAhead { .. } => true,
-            Self::Unrecordable(_) | Self::Encode(_) | Self::Append(_) => false,
+            Self::Unrecordable(_) | Self::Encode(_) | Self::Append(_) | Self::Evicted(_) => false,
         }
     }
 }

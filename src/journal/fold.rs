@@ -84,6 +84,8 @@ pub(super) struct EncodedSnapshot {
     pub(super) groups: Vec<EncodedGroup>,
     /// Whether all weights are finite.
     pub(super) is_finite: bool,
+    /// Whether all evidence that left memory was read.
+    pub(super) is_whole: bool,
 }
 
 /// Last value of each key, with its sequence number; 0 for values from a snapshot.
@@ -166,7 +168,8 @@ impl Fold {
         let mut contents = self.contents_with(learned, priors, now, image);
         let is_finite = groups.iter().all(|group| group.is_finite) && contents.is_finite();
         contents.grouped = groups.iter().map(|group| group.totals).fold(GroupTotals::default(), GroupTotals::plus);
-        EncodedSnapshot { contents, groups, is_finite }
+        let is_whole = learned.evidence.cold_counts().failed_reads == 0;
+        EncodedSnapshot { contents, groups, is_finite, is_whole }
     }
 
     fn contents_with(

@@ -37,6 +37,10 @@ mod attempt_content;
 mod builder;
 #[cfg(test)]
 mod clock_tests;
+mod cold_entry;
+#[cfg(test)]
+mod cold_tests;
+mod cold_tier;
 mod column_codec;
 mod entry;
 mod entry_groups;

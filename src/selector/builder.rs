@@ -43,7 +43,7 @@ pub struct SelectorBuilder {
     clock: Arc<Clock>,
     sink: Option<Box<dyn Sink>>,
     pace: PaceChoice,
-    open: Option<Opener>,
+    open: Vec<Opener>,
     is_exact: bool,
     after_refusal: AfterRefusal,
     query_hash: Option<QueryHash>,
@@ -91,7 +91,7 @@ impl Default for SelectorBuilder {
             clock: Arc::default(),
             sink: None,
             pace: PaceChoice::default(),
-            open: None,
+            open: Vec::new(),
             is_exact: false,
             after_refusal: AfterRefusal::default(),
             query_hash: None,
@@ -137,7 +137,8 @@ impl SelectorBuilder {
     }
 
     /// Limits memory: beyond this number of keys (domains, sites, suffixes ...) the least attempted ones are evicted.
-    /// `None`, the default, sets no limit.
+    /// `None`, the default, sets no limit. With a journal that the builder opens, or with `keep_evicted`, they go to
+    /// disk and come back when they are needed; otherwise they are forgotten.
     #[must_use]
     pub fn max_keys(mut self, keys: impl Into<Option<usize>>) -> Self {
         self.max_keys = keys.into().map(|keys| keys.max(1));
@@ -269,10 +270,10 @@ impl SelectorBuilder {
         self
     }
 
-    /// Sets the function that opens the selector's store once it is built.
+    /// Adds a function that opens what the selector needs once it is built.
     #[cfg(feature = "journal")]
     pub(crate) fn opened_by(mut self, open: impl FnOnce(&mut Selector) -> Result<(), Error> + Send + 'static) -> Self {
-        self.open = Some(Box::new(open));
+        self.open.push(Box::new(open));
         self
     }
 
@@ -315,9 +316,7 @@ impl SelectorBuilder {
             after_refusal: self.after_refusal,
             on_close: None,
         };
-        if let Some(open) = self.open {
-            open(&mut selector)?;
-        }
+        self.open.into_iter().try_for_each(|open| open(&mut selector))?;
         Ok(selector)
     }
 }

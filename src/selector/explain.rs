@@ -20,6 +20,7 @@ impl Selector {
     /// As [`Selector::select`].
     pub fn explain(&self, url: &Url, context: &SelectContext<'_>) -> Result<Explanation, UrlError> {
         let features = UrlFeatures::extract(url)?;
+        self.bring_back(url, context.heuristics);
         let mut candidates = Candidates::new();
         let mut steps = Steps::new(&self.learned.registry, self.learned.evidence.signals(), features.path_depth);
         let input = DecisionInput { url, features: &features, context };

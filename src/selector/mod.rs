@@ -40,6 +40,7 @@ use fetchwise_types::time::{Clock, Timestamp};
 
 mod active_router;
 mod admin;
+mod bring_back;
 mod builder;
 mod dated;
 mod decide_by_arm;
@@ -273,11 +274,18 @@ impl Selector {
 
     /// Requests the evidence about the domains of some URLs from memory, so that decisions about them, one after the
     /// other, wait less. Call it with up to [`Selector::PREFETCHED`] URLs right before these decisions; more evict each
-    /// other from the processor's nearest cache. Changes no decision.
+    /// other from the processor's nearest cache.
+    ///
+    /// Evidence that [`max_keys`](SelectorBuilder::max_keys) moved to disk is read back into memory first, because
+    /// [`Selector::select`] does not read files. That may block for some tens of microseconds for each URL. A
+    /// [visit](Selector::visit) does this by itself. Without such evidence it changes no decision.
     pub fn prefetch<'u>(&self, urls: impl IntoIterator<Item = &'u Url>) {
         let (guard, mut urls) = (self.learned.evidence.guard(), urls.into_iter().peekable());
         while urls.peek().is_some() {
-            let features = urls.by_ref().take(Self::PREFETCHED).filter_map(|url| UrlFeatures::extract(url).ok());
+            let features = urls.by_ref().take(Self::PREFETCHED).filter_map(|url| {
+                self.bring_back(url, &[]);
+                UrlFeatures::extract(url).ok()
+            });
             let keys: ArrayVec<_, { Self::PREFETCHED }> = features.map(|features| LocalKeys::of(&features)).collect();
             keys.iter().for_each(|keys| _ = Local::find(&self.learned.evidence, *keys, &guard));
         }
@@ -589,12 +597,12 @@ impl Selector {
         self.policy.name()
     }
 
-    /// Returns the number of keys (domains, sites, suffixes ...) that have evidence.
+    /// Returns the number of keys (domains, sites, suffixes ...) that have evidence in memory.
     pub fn key_count(&self) -> usize {
         self.learned.evidence.keys()
     }
 
-    /// Returns the number of keys that were evicted because there were too many.
+    /// Returns the number of times that a key was evicted because there were too many.
     pub fn evicted_keys(&self) -> u64 {
         self.learned.evidence.evicted()
     }

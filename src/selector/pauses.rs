@@ -32,7 +32,7 @@ impl Selector {
     /// Returns the end of the last pause of the host of `domain`, if it ever was paused.
     pub fn host_pause(&self, domain: &str) -> Option<Timestamp> {
         let guard = self.learned.evidence.guard();
-        self.learned.evidence.entry(Key::domain(domain), &guard)?.paused_until()
+        self.learned.evidence.known(Key::domain(domain), &guard)?.paused_until()
     }
 
     /// Pauses the host of `domain`, or lifts its pause.
@@ -48,7 +48,7 @@ impl Selector {
         let guard = self.learned.evidence.guard();
         self.learned
             .evidence
-            .entry(Key::domain(domain), &guard)
+            .entry_to_change(Key::domain(domain), &guard)
             .is_some_and(|entry| entry.swap_paused_until(ended, next))
     }
 
@@ -104,7 +104,7 @@ impl Selector {
     /// Returns whether one more block opens the breaker of a fetcher on `domain`.
     pub(crate) fn is_breaker_about_to_open(&self, domain: &str, fetcher: FetcherId) -> bool {
         let guard = self.learned.evidence.guard();
-        let entry = self.learned.evidence.entry(Key::domain(domain), &guard);
+        let entry = self.learned.evidence.known(Key::domain(domain), &guard);
         entry.is_some_and(|entry| entry.breaker(fetcher).blocks.saturating_add(1) >= self.backoff.breaker_blocks)
     }
 
@@ -112,7 +112,7 @@ impl Selector {
     /// caller may try whether the fetcher gets through again.
     pub(crate) fn claim_breaker_trial(&self, domain: &str, fetcher: FetcherId, now: Timestamp) -> BreakerTrial {
         let guard = self.learned.evidence.guard();
-        let Some(entry) = self.learned.evidence.entry(Key::domain(domain), &guard) else {
+        let Some(entry) = self.learned.evidence.entry_to_change(Key::domain(domain), &guard) else {
             return BreakerTrial::NotNeeded;
         };
         let seen = entry.breaker(fetcher);
@@ -128,7 +128,7 @@ impl Selector {
     /// Returns a trial that was not used, unless an attempt of the fetcher was recorded here meanwhile.
     pub(crate) fn return_breaker_trial(&self, domain: &str, fetcher: FetcherId, seen: Breaker, at: Timestamp) {
         let guard = self.learned.evidence.guard();
-        if let Some(entry) = self.learned.evidence.entry(Key::domain(domain), &guard) {
+        if let Some(entry) = self.learned.evidence.entry_to_change(Key::domain(domain), &guard) {
             entry.claim_breaker(fetcher, Breaker { last: at, ..seen }, seen);
         }
     }

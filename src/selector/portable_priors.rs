@@ -36,7 +36,7 @@ impl Selector {
             self.add_entry(&mut found, (flag, "true"), self.learned.evidence.flag(index), now);
         }
         for suffix in PAGE_SUFFIXES.iter().chain(FILE_SUFFIXES).map(|name| format!(".{name}")) {
-            if let Some(entry) = self.learned.evidence.entry(Key::suffix(&suffix), &guard) {
+            if let Some(entry) = self.learned.evidence.known(Key::suffix(&suffix), &guard) {
                 self.add_entry(&mut found, ("suffix", &suffix), entry, now);
             }
         }

@@ -144,6 +144,7 @@ impl Selector {
     /// tells. It takes a lock: no part of a decision.
     pub fn block_vendor(&self, url: &Url) -> Option<Box<str>> {
         let features = UrlFeatures::extract(url).ok()?;
+        self.bring_back(url, &[]);
         let guard = self.learned.evidence.guard();
         let local = Local::find(&self.learned.evidence, LocalKeys::of(&features), &guard);
         let [vendor, _] = local.shown_signals(crate::evidence::day_of(self.now()));

@@ -162,6 +162,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             host_trial: self.passage.has_trial_of(self.decided_domain()),
             heuristics: known.as_deref().unwrap_or_default(),
         };
+        self.selector.bring_back(self.decided_url(), context.heuristics);
         let (decision, host) = match self.fetcher_left_out(now).map(|left_out| self.select_without(left_out, &context))
         {
             Some(other) => other?,
@@ -208,17 +209,19 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     fn select(&self, context: &SelectContext<'_>) -> Result<(Decision, HostRisk), NoSelection> {
-        // The URL was checked when the visit began. After a failure at another host, that host's evidence decides.
-        let url =
-            self.redirects.landed.as_deref().filter(|_| self.tried.attempts > 0).unwrap_or_else(|| self.url.borrow());
-        self.selector.select_with_host_risk(url, context).map_err(|_| NoSelection::Ended(VisitOutcome::NoFetcher))
+        // The URL was checked when the visit began.
+        let decided = self.selector.select_with_host_risk(self.decided_url(), context);
+        decided.map_err(|_| NoSelection::Ended(VisitOutcome::NoFetcher))
+    }
+
+    /// Returns the URL whose evidence decides: after a failure at another host, that of the other host.
+    fn decided_url(&self) -> &Url {
+        self.redirects.landed.as_deref().filter(|_| self.tried.attempts > 0).unwrap_or_else(|| self.url.borrow())
     }
 
     /// Returns whether the crawl's policy leaves the host that the last decision was about.
     fn is_left_by_policy(&self, now: Timestamp) -> bool {
-        let url =
-            self.redirects.landed.as_deref().filter(|_| self.tried.attempts > 0).unwrap_or_else(|| self.url.borrow());
-        self.selector.is_left_by_policy(url, now)
+        self.selector.is_left_by_policy(self.decided_url(), now)
     }
 
     /// Returns the domain whose evidence the next decision reads.

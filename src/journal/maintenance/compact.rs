@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use fetchwise_log::{Error as LogError, Maintenance, OpenCheck, Progress, RecordRef, Throttle};
 
+use crate::journal::cold_tier::MaintenanceFolder;
 use crate::journal::entry::Entry;
 use crate::journal::error::JournalError;
 use crate::journal::fold::{EncodedSnapshot, Fold};
@@ -120,6 +121,7 @@ pub fn compact(
     let span = Span::compaction(dir);
     let _entered = span.enter();
     let maintenance = Maintenance::lock(dir)?;
+    let _folder = MaintenanceFolder::keep_evicted(dir, selector.learned())?;
     let writer_active = maintenance.has_writer()?;
     let start = FoldStart::newest(dir)?;
     let covered = SnapshotCoverage::now(dir, &start)?;

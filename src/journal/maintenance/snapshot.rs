@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use fetchwise_log::{Error as LogError, Maintenance};
 
+use crate::journal::cold_tier::MaintenanceFolder;
 use crate::journal::error::JournalError;
 use crate::journal::fold::{EncodedSnapshot, Fold};
 use crate::journal::maintenance::clock_check::{ClockUse, check_own_times};
@@ -53,7 +54,8 @@ pub struct SnapshotOptions {
 }
 
 /// Takes a snapshot of the journal in `dir`, so that the next start reads it and only the records after it. `selector`
-/// is a new one with the half-life and priors to use. Does nothing if there is no record after the newest snapshot.
+/// is a new one with the half-life and priors to use. If it has a limit on keys, those beyond it are on disk meanwhile, in
+/// a folder of `dir`. Does nothing if there is no record after the newest snapshot.
 ///
 /// # Errors
 /// [`JournalError::is_refusal`] when the journal is damaged, when another maintenance command runs, or when the clock
@@ -79,6 +81,7 @@ pub fn snapshot_with(
     on_progress: ProgressFn<'_>,
 ) -> Result<SnapshotReport, JournalError> {
     let maintenance = Maintenance::lock(dir)?;
+    let _folder = MaintenanceFolder::keep_evicted(dir, selector.learned())?;
     let start = FoldStart::newest(dir)?;
     let last = start.last_present();
     let clock_use = if options.trust_clock { ClockUse::Trust } else { ClockUse::Check };
@@ -120,7 +123,10 @@ fn taken(contents: &SnapshotContents, records: u64) -> SnapshotReport {
 
 /// Writes a snapshot and returns the file and its length.
 pub(super) fn write(maintenance: &Maintenance, snapshot: &EncodedSnapshot) -> Result<(PathBuf, u64), JournalError> {
-    let EncodedSnapshot { contents, groups, is_finite } = snapshot;
+    let EncodedSnapshot { contents, groups, is_finite, is_whole } = snapshot;
+    if !is_whole {
+        return Err(LogError::Invalid("cannot take a snapshot: evicted evidence could not be read".into()).into());
+    }
     if !is_finite {
         return Err(LogError::Invalid("cannot take a snapshot: its weights are not finite".into()).into());
     }

@@ -80,8 +80,11 @@ families! {
     PACE_IN_FLIGHT = "fetchwise_pace_requests_in_flight", Gauge, [], "Requests that hold a pace permit";
     PACE_RATES = "fetchwise_pace_requests_per_second", Gauge, ["percentile"],
         "Request rates of the hosts asked within the last hour";
-    KEYS = "fetchwise_evidence_keys", Gauge, [], "Keys with evidence: domains, sites, paths, suffixes and others";
+    KEYS = "fetchwise_evidence_keys", Gauge, [], "Keys with evidence in memory: domains, sites, paths, suffixes and others";
     EVICTED = "fetchwise_evidence_keys_evicted", Counter, [], "Keys evicted because there were too many";
+    READ_BACK = "fetchwise_evidence_keys_read_back", Counter, [], "Evicted keys that were read back from disk";
+    EVICTED_ERRORS = "fetchwise_evidence_disk_errors", Counter, ["operation"],
+        "Failed reads and writes of evicted keys on disk";
     FUTURE_TIMESTAMPS = "fetchwise_future_timestamps", Counter, [], "Attempts that arrived with a time in the future";
     LOG_HEALTHY = "fetchwise_log_healthy", Gauge, [], "Whether attempts reach the disk: 1 or 0";
     LOG_APPENDED = "fetchwise_log_records_appended", Counter, [], "Records appended to the log in this run";

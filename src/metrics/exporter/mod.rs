@@ -187,6 +187,10 @@ impl Collector for Metrics {
         self.visits(&mut encoder)?;
         encoder.one(&families::KEYS, self.selector.key_count() as f64)?;
         encoder.one(&families::EVICTED, self.selector.evicted_keys() as f64)?;
+        let evicted = self.selector.learned().evidence.cold_counts();
+        encoder.one(&families::READ_BACK, evicted.brought_back as f64)?;
+        let failed = [("read", evicted.failed_reads), ("write", evicted.failed_writes)];
+        encoder.rows(&families::EVICTED_ERRORS, failed.map(|(what, times)| (vec![what], times as f64)))?;
         encoder.one(&families::FUTURE_TIMESTAMPS, self.selector.clamped_attempt_count() as f64)?;
         #[cfg(feature = "journal")]
         if let Some(journal) = &self.journal {

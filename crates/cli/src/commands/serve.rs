@@ -453,7 +453,8 @@ fn assemble(
     let pace = Pace::new(pace(settings, &crawl_options)).with_store(Box::new(Arc::clone(&journal)));
     let visits = visits(settings, &crawl_options);
     let with = |builder: SelectorBuilder| {
-        builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
+        let builder = builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock));
+        builder.pace(pace).keep_evicted(&journal)
     };
     let (selector, loaded) = settings.load_selector_with(with)?;
     journal.register_fetchers(&selector, &loaded.registered)?;

@@ -189,7 +189,7 @@ impl Settings {
         let mut bar = ByteBar::new();
         let mut show = |_, progress| bar.show("taking a snapshot", progress);
         let snapshot = self
-            .empty_selector()
+            .maintenance_selector()
             .and_then(|blank| Ok(journal::maintenance::snapshot(dir, &blank, self.clock.date(), &mut show)?));
         drop(bar);
         if let Err(failure) = snapshot {
@@ -197,8 +197,7 @@ impl Settings {
         }
     }
 
-    /// Returns a selector without evidence, for maintenance. It keeps every key, because its evidence goes into a
-    /// snapshot.
+    /// Returns a selector without evidence that keeps every key in memory.
     pub(crate) fn empty_selector(&self) -> Result<Selector, Failure> {
         let builder = self.config.selector_with_built_in().around(self.clock.date()).max_keys(None).without_pace();
         let selector = builder.build().map_err(Failure::usage)?;
@@ -206,15 +205,22 @@ impl Settings {
         Ok(selector)
     }
 
-    /// Returns a function that does the same as [`Settings::empty_selector`], for later use in another thread.
+    /// Returns a selector without evidence, for maintenance: it keeps every key, those beyond `max_keys` on disk.
+    pub(crate) fn maintenance_selector(&self) -> Result<Selector, Failure> {
+        let builder = self.config.selector_with_built_in().around(self.clock.date()).without_pace();
+        let selector = builder.build().map_err(Failure::usage)?;
+        register(&selector, &identity::registrations(self)?);
+        Ok(selector)
+    }
+
+    /// Returns a function that does the same as [`Settings::maintenance_selector`], for later use in another thread.
     pub(crate) fn empty_selector_factory(
         &self,
     ) -> impl Fn() -> Result<Selector, fetchwise::error::Error> + Send + use<> {
         let (config, clock) = (self.config.clone(), Arc::clone(&self.clock));
         let registrations = identity::registrations(self).unwrap_or_default();
         move || {
-            let selector =
-                config.selector_with_built_in().around(clock.date()).max_keys(None).without_pace().build()?;
+            let selector = config.selector_with_built_in().around(clock.date()).without_pace().build()?;
             register(&selector, &registrations);
             Ok(selector)
         }

@@ -103,7 +103,8 @@ impl Crawler {
         let journal = Arc::new(journal);
         let pace = Pace::new(pace(settings, crawl_options)).with_store(Box::new(Arc::clone(&journal)));
         let with = |builder: SelectorBuilder| {
-            builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
+            let builder = builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock));
+            builder.pace(pace).keep_evicted(&journal)
         };
         let (selector, loaded) = settings.load_crawler_selector(with)?;
         journal.register_fetchers(&selector, &loaded.registered)?;

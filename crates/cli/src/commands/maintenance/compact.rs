@@ -56,7 +56,8 @@ pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Output) -> 
     let retain = Duration::from_secs(u64::from(days) * 86_400);
     (options.retain, options.trust_clock, options.dry_run) = (retain, args.trust_clock, args.dry_run);
     let dir = settings.existing_dir()?;
-    let done = maintenance::compact(&dir, &settings.empty_selector()?, &options, settings.clock.now(), &mut bar())?;
+    let done =
+        maintenance::compact(&dir, &settings.maintenance_selector()?, &options, settings.clock.now(), &mut bar())?;
     let cutoff = rfc3339::format(done.cutoff);
     if out.json {
         out.object(&CompactJson {

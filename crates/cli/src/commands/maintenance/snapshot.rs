@@ -40,7 +40,7 @@ pub(crate) fn run(args: &SnapshotArgs, settings: &Settings, out: &mut Output) ->
     options.trust_clock = args.trust_clock;
     let taken = maintenance::snapshot_with(
         &settings.existing_dir()?,
-        &settings.empty_selector()?,
+        &settings.maintenance_selector()?,
         &options,
         settings.clock.now(),
         &mut bar(),

@@ -250,10 +250,10 @@ impl Consumer {
         let cursor = self.peers()?.states.cursor;
         // Messages may arrive out of order; reading continues from the last of them.
         let kept = if cursor.incarnation == position.incarnation { position.max(cursor) } else { position };
-        let keys = self.selector.key_count() as u64 + self.selector.evicted_keys();
+        let keys = self.selector.learned().keys_seen();
         let is_doubted = self.is_doubted(node_id);
         let counted = self.peers_mut()?.apply_message(node_id, (kept, at), body, &batch, is_doubted)?;
-        let brought = (self.selector.key_count() as u64 + self.selector.evicted_keys()).saturating_sub(keys);
+        let brought = self.selector.learned().keys_seen().saturating_sub(keys);
         self.charge(node_id, header.count as usize + batch.links(), brought);
         self.counts.received += counted.learned;
         self.counts.duplicate += counted.duplicate;

@@ -61,9 +61,9 @@ impl Consumer {
             self.counts.duplicate += 1;
             return Ok(());
         }
-        let keys = self.selector.key_count() as u64 + self.selector.evicted_keys();
+        let keys = self.selector.learned().keys_seen();
         self.with_peers(move |peers| peers.set_global_snapshot(node_id, at, &body, &head, &share)).await?;
-        let brought = (self.selector.key_count() as u64 + self.selector.evicted_keys()).saturating_sub(keys);
+        let brought = self.selector.learned().keys_seen().saturating_sub(keys);
         self.charge(node_id, 0, brought);
         self.counts.global_snapshots_applied += 1;
         self.seen.entry(node_id).or_default().rejected = None;

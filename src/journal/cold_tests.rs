@@ -1,0 +1,290 @@
+//! Tests of a bounded selector that keeps what it evicts.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use url::Url;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::cold_entry::{decode_entry, encode_entry};
+use super::cold_tier::keep_evicted;
+use super::entry_groups::encode_group;
+use super::maintenance::{CompactOptions, compact, snapshot};
+use super::{Journal, JournalOptions, load};
+use crate::evidence::cold_tier::ColdTier;
+use crate::evidence::{Entry, EvidenceSnapshot};
+use crate::selector::{SelectContext, Selector, SelectorBuilder};
+use fetchwise_types::attempt::Attempt;
+use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::heuristic::Heuristic;
+use fetchwise_types::heuristic::url::ContentKind;
+use fetchwise_types::time::Timestamp;
+
+const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+const FETCHERS: [&str; 3] = ["direct_access", "playwright", "flare_solverr"];
+
+/// A tier in memory that fails when it is told to.
+#[derive(Clone, Debug, Default)]
+struct MemoryTier {
+    copies: Arc<Mutex<BTreeMap<u64, Vec<u8>>>>,
+    is_full: Arc<AtomicBool>,
+    is_unreadable: Arc<AtomicBool>,
+}
+
+impl ColdTier for MemoryTier {
+    fn put(&self, key: u64, entry: &Entry) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        assert!(encode_entry(entry, &mut bytes));
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.copies.lock().unwrap().insert(key, bytes);
+        Ok(())
+    }
+
+    fn get(&self, key: u64) -> io::Result<Option<Entry>> {
+        if self.is_unreadable.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let copies = self.copies.lock().unwrap();
+        Ok(copies.get(&key).map(|bytes| decode_entry(bytes).unwrap()))
+    }
+
+    fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry)) -> io::Result<()> {
+        let copies = self.copies.lock().unwrap().clone();
+        copies.iter().for_each(|(key, bytes)| f(*key, decode_entry(bytes).unwrap()));
+        Ok(())
+    }
+}
+
+fn builder(max_keys: Option<usize>) -> SelectorBuilder {
+    Selector::builder().around(NOW).max_keys(max_keys).exact_estimates()
+}
+
+/// Returns a selector that keeps what it evicts in a folder.
+fn bounded(max_keys: usize) -> (Selector, TempDir) {
+    let (selector, dir) = (builder(Some(max_keys)).build().unwrap(), tempfile::tempdir().unwrap());
+    keep_evicted(dir.path(), selector.learned()).unwrap();
+    (selector, dir)
+}
+
+fn unbounded() -> Selector {
+    builder(None).build().unwrap()
+}
+
+fn url(site: usize, page: usize) -> Url {
+    let host = match site % 4 {
+        0 => format!("site{site}.org"),
+        1 => format!("www.site{site}.net"),
+        2 => format!("user{site}.github.io"),
+        _ => format!("10.{}.{}.7", site / 256 % 256, site % 256),
+    };
+    let file = ["", "list", "page.html", "text.pdf"][page % 4];
+    Url::parse(&format!("https://{host}/part{}/{file}", page % 3)).unwrap()
+}
+
+/// Returns the attempt of this number: its site, its outcome and its time depend on nothing else.
+fn attempt(number: usize, sites: usize) -> Attempt {
+    let random = xxh3_64(&number.to_le_bytes()) as usize;
+    let at = NOW.saturating_add(Duration::from_secs(20 * number as u64));
+    let mut made = Attempt::new(&url(random % sites, random >> 20), FETCHERS[(random >> 32) % 3], at).unwrap();
+    match random >> 40 & 7 {
+        0 => made.failed(ErrorKind::Blocked403),
+        1 => made.failed(ErrorKind::Timeout),
+        2 => {
+            made.heuristics.push(Heuristic::flag("block_datadome").into());
+            made.failed(ErrorKind::BlockedCaptcha)
+        }
+        _ => made.delivered(),
+    }
+}
+
+fn image(selector: &Selector, as_of: Timestamp) -> EvidenceSnapshot {
+    selector.learned().evidence.image(&selector.learned().registry, as_of, &[])
+}
+
+#[test]
+fn decisions_and_snapshots_are_those_of_an_unbounded_selector() {
+    let sites = 1000;
+    let ((few, _dir), all) = (bounded(sites / 100), unbounded());
+    for number in 0..4 * sites {
+        let made = attempt(number, sites);
+        let at = made.attempted_at;
+        few.record(made.clone(), at).unwrap();
+        all.record(made, at).unwrap();
+        let keys = few.key_count();
+        assert!(keys <= sites / 100 + 4, "{number}: {keys}, {:?}", few.learned().evidence.cold_counts());
+    }
+    let now = NOW.saturating_add(Duration::from_secs(20 * 4 * sites as u64));
+    assert!(few.evicted_keys() > 4 * sites as u64, "{}", few.evicted_keys());
+    assert_eq!(few.learned().evidence.keys_seen(), all.key_count() as u64);
+    assert_eq!(image(&few, now), image(&all, now));
+    let groups = |selector: &Selector| {
+        let learned = selector.learned();
+        let encode = |rows: &EvidenceSnapshot| encode_group(rows).bytes;
+        learned.evidence.image_in_groups(&learned.registry, now, &[], 2, encode)
+    };
+    assert_eq!(groups(&few), groups(&all));
+    for site in 0..sites {
+        for page in 0..4 {
+            let (url, context) = (url(site, page), SelectContext::first_attempt(now));
+            few.prefetch([&url]);
+            assert_eq!(few.select(&url, &context).unwrap(), all.select(&url, &context).unwrap(), "{url}");
+        }
+        let (url, context) = (url(site, 1), SelectContext::first_attempt(now));
+        let explained = |selector: &Selector| format!("{:?}", selector.explain(&url, &context).unwrap());
+        assert_eq!(explained(&few), explained(&all));
+        let domain = url.host_str().unwrap();
+        assert_eq!(few.ban_rate_at(domain, 90, now), all.ban_rate_at(domain, 90, now));
+    }
+    assert_eq!(few.learned().evidence.cold_counts().failed_reads, 0);
+}
+
+#[test]
+fn retractions_and_pauses_reach_what_was_evicted() {
+    let sites = 400;
+    let ((few, _dir), all) = (bounded(10), unbounded());
+    let attempts: Vec<Attempt> = (0..4 * sites).map(|number| attempt(number, sites)).collect();
+    let past = |site: usize| NOW.saturating_add(Duration::from_secs(site as u64));
+    for selector in [&few, &all] {
+        attempts.iter().for_each(|made| selector.observe(made));
+        (0..sites)
+            .step_by(3)
+            .for_each(|site| selector.set_host_pause(url(site, 0).host_str().unwrap(), Some(past(site))));
+        attempts.iter().for_each(|made| selector.observe(made));
+        let learned = selector.learned();
+        attempts.iter().step_by(2).for_each(|made| learned.evidence.retract(made, &learned.registry, true));
+        (0..sites).step_by(5).for_each(|site| learned.evidence.forget_domain(url(site, 0).host_str().unwrap()));
+    }
+    let now = NOW.saturating_add(Duration::from_secs(20 * 4 * sites as u64));
+    assert_eq!(image(&few, now), image(&all, now));
+    for site in 0..sites {
+        let url = url(site, 0);
+        let domain = url.host_str().unwrap();
+        let expected = (site % 3 == 0 && site % 5 != 0).then(|| past(site));
+        assert_eq!((few.host_pause(domain), all.host_pause(domain)), (expected, expected));
+        assert!(expected.is_none() || few.claim_host_trial(domain, past(site), now));
+    }
+}
+
+/// All attempts have one time and one weight, so that the sums of their weights do not depend on their order.
+#[test]
+fn no_attempt_is_lost_between_threads_that_evict_each_others_keys() {
+    // With 2048 keys there are two pools.
+    for (max_keys, sites, threads) in [(64, 640, 1), (64, 640, 4), (2048, 6000, 4)] {
+        let ((few, _dir), all) = (bounded(max_keys), unbounded());
+        let made = |number: usize| Attempt { attempted_at: NOW, weight: 1.0, ..attempt(number, sites) };
+        let total = 3 * sites;
+        (0..total).for_each(|number| all.observe(&made(number)));
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let few = &few;
+            let writers: Vec<_> = (0..threads)
+                .map(|thread| scope.spawn(move || (thread..total).step_by(threads).for_each(|n| few.observe(&made(n)))))
+                .collect();
+            // Readers bring entries back, and take images meanwhile.
+            scope.spawn(|| {
+                for site in (0..sites).cycle().take_while(|_| !is_done.load(Ordering::Relaxed)) {
+                    few.prefetch([&url(site, 0)]);
+                    few.set_host_pause(url(site, 0).host_str().unwrap(), None);
+                    if site % 600 == 0 {
+                        image(few, NOW);
+                    }
+                }
+            });
+            let joined: Vec<_> = writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+            is_done.store(true, Ordering::Relaxed);
+            assert!(joined.iter().all(Result::is_ok));
+        });
+        assert!(few.evicted_keys() > sites as u64 / 2);
+        let (few, all) = (image(&few, NOW), image(&all, NOW));
+        assert_eq!((few.entries.len(), &few.days), (all.entries.len(), &all.days));
+        for (own, other) in few.cells.iter().zip(&all.cells) {
+            let sums = |of: &crate::evidence::evidence_snapshot::CellRow| {
+                (of.tag, of.raw.total, of.raw.success, of.raw.blocked, of.raw.duration, of.raw.attempts)
+            };
+            assert_eq!(sums(own), sums(other));
+        }
+        assert_eq!(few.cells.len(), all.cells.len());
+    }
+}
+
+#[test]
+fn what_cannot_be_written_stays_in_memory() {
+    let (sites, tier) = (400, MemoryTier::default());
+    let (few, all) = (builder(Some(20)).build().unwrap(), unbounded());
+    few.learned().evidence.keep_evicted_in(Box::new(tier.clone()));
+    for number in 0..4 * sites {
+        tier.is_full.store((300..900).contains(&number), Ordering::Relaxed);
+        few.observe(&attempt(number, sites));
+        all.observe(&attempt(number, sites));
+    }
+    let counts = few.learned().evidence.cold_counts();
+    assert!(counts.failed_writes > 100 && counts.failed_reads == 0, "{counts:?}");
+    let now = NOW.saturating_add(Duration::from_secs(20 * 4 * sites as u64));
+    assert_eq!(image(&few, now), image(&all, now));
+    assert!(few.key_count() <= 24, "the bound holds again: {}", few.key_count());
+    tier.is_unreadable.store(true, Ordering::Relaxed);
+    (0..sites).for_each(|site| few.prefetch([&url(site, 0)]));
+    assert!(few.learned().evidence.cold_counts().failed_reads > 100);
+}
+
+#[test]
+fn a_restart_a_snapshot_and_a_compaction_have_what_left_memory() {
+    let (dir, sites, max_keys) = (tempfile::tempdir().unwrap(), 600, 20);
+    let now = NOW.saturating_add(Duration::from_secs(20 * 3 * sites as u64));
+    let open = || {
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+        (builder(Some(max_keys)).keep_evicted(&journal).build().unwrap(), journal)
+    };
+    let (mut live, journal) = open();
+    live.set_sink(Box::new(Arc::new(journal)));
+    // The threads of a load take turns at what sites have in common, and some of that depends on the order.
+    let attempts = (0..3 * sites).map(|number| attempt(number, sites)).filter(|made| !made.url.contains("github.io"));
+    for made in attempts {
+        let at = made.attempted_at;
+        live.record(made, at).unwrap();
+    }
+    let before = image(&live, now);
+    assert!(live.evicted_keys() > sites as u64 && dir.path().join("cold").is_dir());
+    drop(live);
+    let check = |what: &str| {
+        let all = unbounded();
+        load(dir.path(), &all, now).unwrap();
+        assert_eq!(image(&all, now).difference(&before), None, "{what}");
+        let (few, _journal) = open();
+        load(dir.path(), &few, now).unwrap();
+        assert_eq!(image(&few, now).difference(&before), None, "{what}");
+        // Each thread of a load may have added a key that the others did not see.
+        assert!(few.key_count() <= max_keys + 16, "{what}: {}", few.key_count());
+    };
+    check("a restart");
+    let blank = || builder(Some(max_keys)).build().unwrap();
+    let taken = snapshot(dir.path(), &blank(), now, &mut |_, _| {}).unwrap();
+    assert!(taken.file.is_some() && taken.entries > 500, "{taken:?}");
+    check("a snapshot");
+    let options = CompactOptions { retain: Duration::from_secs(3600), ..CompactOptions::default() };
+    let done = compact(dir.path(), &blank(), &options, now, &mut |_, _| {}).unwrap();
+    assert!(done.attempts.1 < done.attempts.0, "{done:?}");
+    check("a compaction");
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| name != "cold-maintenance"), "{left:?}");
+}
+
+/// A decision reads memory only, whatever is on disk.
+#[test]
+fn a_decision_alone_brings_nothing_back() {
+    let (few, _dir) = bounded(10);
+    (0..1000).for_each(|number| few.observe(&attempt(number, 100)));
+    let before = few.learned().evidence.cold_counts();
+    let context = SelectContext::first_attempt(NOW);
+    (0..100).for_each(|site| drop(few.select(&url(site, 0), &context)));
+    assert_eq!(few.learned().evidence.cold_counts(), before);
+    let weights = |site| few.weights(("domain", url(site, 0).host_str().unwrap()), ContentKind::Page, FETCHERS[0], NOW);
+    assert!((0..100).filter(|site| weights(*site).total > 0.0).count() > 50);
+    assert!(few.learned().evidence.cold_counts().brought_back > before.brought_back);
+}

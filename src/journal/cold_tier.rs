@@ -1,0 +1,211 @@
+//! The folder of the data directory in which evidence that leaves memory is kept.
+//!
+//! Owns: the folder, and the thread that merges its files.
+//!
+//! Invariants: the folder is empty at the start, because the log fills it again. Nobody who records or decides waits for
+//! a merge.
+//!
+//! Must not know: which entries leave memory.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use fetchwise_cold::{ColdOptions, ColdStore, Error as ColdError};
+use fetchwise_log::lower_thread_priority;
+
+use super::cold_entry::{decode_entry, encode_entry};
+use super::error::JournalError;
+use super::write::Journal;
+use crate::evidence::cold_tier::ColdTier;
+use crate::evidence::{Entry, Learned};
+use crate::selector::SelectorBuilder;
+
+/// Folder of a process that records.
+const FOLDER: &str = "cold";
+/// Folder of maintenance, while it works.
+const MAINTENANCE_FOLDER: &str = "cold-maintenance";
+/// Bytes of a buffer for each entry that is written before the thread looks for buffers to write and files to merge: fewer
+/// than fill a buffer.
+const BUFFER_BYTES_PER_STEP: usize = 256;
+/// Bytes of a buffer for each key in memory. Four buffers then take about half of what the keys do, at most.
+const BUFFER_BYTES_PER_KEY: usize = 64;
+const BUFFER_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=8 << 20;
+/// Longest wait for the process before: it may have closed its journal a moment earlier than this folder.
+const LOCKED_FOR: Duration = Duration::from_secs(5);
+
+impl SelectorBuilder {
+    /// Keeps the evidence that [`max_keys`](SelectorBuilder::max_keys) evicts on disk, in the folder `cold` of the
+    /// journal's directory. Without this it is forgotten. Load the journal into the selector afterwards: the folder is
+    /// emptied, and the load fills it again. [`journal`](SelectorBuilder::journal) does both.
+    ///
+    /// Without a limit on keys it does nothing.
+    #[must_use]
+    pub fn keep_evicted(self, journal: &Journal) -> Self {
+        let dir = journal.dir().to_owned();
+        self.opened_by(move |selector| Ok(keep_evicted(&dir, selector.learned())?))
+    }
+}
+
+/// Keeps what `learned` evicts in the data directory `dir`, whose journal this process has open.
+pub(super) fn keep_evicted(dir: &Path, learned: &Learned) -> Result<(), JournalError> {
+    keep_in(&dir.join(FOLDER), learned)
+}
+
+/// The folder of a maintenance command, which is removed at its end.
+#[derive(Debug)]
+pub(super) struct MaintenanceFolder(PathBuf);
+
+impl MaintenanceFolder {
+    /// Keeps what `learned` evicts in a folder of the data directory `dir`, whose lock for maintenance is held.
+    pub(super) fn keep_evicted(dir: &Path, learned: &Learned) -> Result<Self, JournalError> {
+        let folder = Self(dir.join(MAINTENANCE_FOLDER));
+        keep_in(&folder.0, learned)?;
+        Ok(folder)
+    }
+}
+
+impl Drop for MaintenanceFolder {
+    fn drop(&mut self) {
+        // What stays is emptied by the next command. The files that are still open need no name.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn keep_in(dir: &Path, learned: &Learned) -> Result<(), JournalError> {
+    let Some(max_keys) = learned.max_keys() else { return Ok(()) };
+    let mut options = ColdOptions::default();
+    let bytes = max_keys.saturating_mul(BUFFER_BYTES_PER_KEY);
+    options.buffer_bytes = bytes.clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end());
+    let unusable = |error: ColdError| JournalError::Evicted(Arc::new(error));
+    let store = open(dir, &options).map_err(unusable)?;
+    store.clear();
+    let entries_per_step = (options.buffer_bytes / BUFFER_BYTES_PER_STEP) as u64;
+    learned.evidence.keep_evicted_in(Box::new(StoreTier::start(store, entries_per_step).map_err(unusable)?));
+    Ok(())
+}
+
+fn open(dir: &Path, options: &ColdOptions) -> Result<ColdStore, ColdError> {
+    let begun = Instant::now();
+    loop {
+        match ColdStore::open(dir, options.clone()) {
+            Err(ColdError::Locked { .. }) if begun.elapsed() < LOCKED_FOR => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// A store of entries, with the thread that merges its files.
+#[derive(Debug)]
+struct StoreTier {
+    store: Arc<ColdStore>,
+    written: AtomicU64,
+    /// Number of entries after which the thread is woken.
+    entries_per_step: u64,
+    /// Whether a failure was reported. The evidence counts the others.
+    has_failed: AtomicBool,
+    /// Wakes the thread; none at the end.
+    wake: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StoreTier {
+    fn start(store: ColdStore, entries_per_step: u64) -> Result<Self, ColdError> {
+        let (store, (wake, woken)) = (Arc::new(store), sync_channel(1));
+        let merged = Arc::clone(&store);
+        let thread = Builder::new().name("fetchwise-cold".to_owned()).spawn(move || merge(&merged, &woken));
+        let thread = thread.map_err(|source| ColdError::Io {
+            action: "start a thread for",
+            path: PathBuf::from(FOLDER),
+            source,
+        })?;
+        let (written, has_failed) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Self { store, written, entries_per_step, has_failed, wake: Some(wake), thread: Some(thread) })
+    }
+
+    /// Reports the first failure.
+    fn failed(&self, what: &str, error: ColdError) -> io::Error {
+        // Relaxed: two reports at once do no harm.
+        if !self.has_failed.swap(true, Ordering::Relaxed) {
+            crate::trace::cold_tier_failed(what, &error);
+        }
+        io::Error::other(error)
+    }
+}
+
+/// Merges files whenever it is woken.
+fn merge(store: &ColdStore, woken: &Receiver<()>) {
+    lower_thread_priority();
+    while woken.recv().is_ok() {
+        loop {
+            match store.maintain() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    // Entries that no longer fit into memory are counted by who writes them. The next step tries again.
+                    crate::trace::cold_tier_failed("merge", &error);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for StoreTier {
+    fn drop(&mut self) {
+        drop(self.wake.take());
+        // A thread that panicked has nothing to say here.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl ColdTier for StoreTier {
+    fn put(&self, key: u64, entry: &Entry) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(128);
+        if !encode_entry(entry, &mut bytes) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a weight is not finite"));
+        }
+        self.store.put(key, &bytes).map_err(|error| self.failed("write", error))?;
+        // Relaxed: a count that nothing else depends on.
+        if self.written.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.entries_per_step)
+            && let Some(wake) = &self.wake
+        {
+            // Fails if it is woken already.
+            let _ = wake.try_send(());
+        }
+        Ok(())
+    }
+
+    fn get(&self, key: u64) -> io::Result<Option<Entry>> {
+        let found = self.store.get(key, decode_entry).map_err(|error| self.failed("read", error))?;
+        found.map(|entry| entry.ok_or_else(no_entry)).transpose()
+    }
+
+    fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry)) -> io::Result<()> {
+        self.store
+            .for_each_sorted(0..=u64::MAX, |key, bytes| {
+                f(key, decode_entry(bytes).ok_or_else(|| Failed(no_entry()))?);
+                Ok(())
+            })
+            .map_err(|Failed(error)| error)
+    }
+}
+
+/// Why an iteration ended early.
+struct Failed(io::Error);
+
+impl From<ColdError> for Failed {
+    fn from(error: ColdError) -> Self {
+        Self(io::Error::other(error))
+    }
+}
+
+fn no_entry() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "these bytes are no entry")
+}
