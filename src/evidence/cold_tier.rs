@@ -156,9 +156,11 @@ impl Evidence {
                 while let Some(earlier) = keys.next_if(|earlier| *earlier < key) {
                     self.peek(earlier, |entry| f(earlier, entry));
                 }
-                keys.next_if_eq(&key);
+                // An entry that was in memory and has left it since is newer in the tier than this copy.
+                let was_in_memory = keys.next_if_eq(&key).is_some();
                 match self.entries.get(&key, &self.guard()) {
                     Some(entry) => f(key, entry),
+                    None if was_in_memory => self.peek(key, |entry| f(key, entry)),
                     None => f(key, &copy),
                 }
             });
