@@ -205,7 +205,7 @@ fn hand_out(list: String) -> String {
 fn describe(section: &mut Section, lanes: &[Lane], (count, rounds): (usize, usize)) {
     section.text(format!(
         "Each program fetches {} pages of {} KB from {} loopback addresses, {PARALLEL} at a time where it has such a \
-         setting, and starts anew for each of {rounds} rounds; the least of each figure counts. *Processor* is user and \
+         setting, and starts again for each of {rounds} rounds; the least of each figure counts. *Processor* is user and \
          system time of the program with its start. fetchwise judges each page and records each attempt.",
         text::count(count as f64),
         loopback::PAGE_BYTES / 1000,
