@@ -136,6 +136,7 @@ bench: ## Run the benchmarks
 	$(CARGO) bench --locked -p fetchwise-benches
 
 bench-report: ## Measure everything side by side and write docs/reports/benchmarks.md (some ten minutes; wants an idle machine)
+	$(CARGO) build --locked --profile bench -p fetchwise-cli
 	$(CARGO) run --locked --profile bench -p fetchwise-bench-report -- $(BENCH_REPORT)
 
 instructions: ## Count the instructions of the hot paths; fail where they have grown

@@ -43,12 +43,14 @@ mod page_judge;
 mod robots;
 mod run;
 mod signature_rejections;
+mod store_queue;
 mod wait;
 
 use license_files::LicenseFiles;
 pub use link_slot::{LinkSlot, LinkSlots};
 pub use page_judge::DetectorJudge;
 use signature_rejections::SignatureRejections;
+use store_queue::StoreQueue;
 
 /// Time after its deadline at which a fetcher is cut off.
 const GRACE: Duration = Duration::from_secs(2);
@@ -326,6 +328,7 @@ impl PipelineBuilder {
             detector: self.detector.unwrap_or_else(|| Arc::new(Detector::new())),
             extractors: self.extractors,
             store: self.store,
+            store_queue: StoreQueue::default(),
             failed_pages: self.failed_pages,
             robots: self.robots,
             consent: self.consent,
@@ -352,6 +355,7 @@ pub struct Pipeline {
     detector: Arc<Detector>,
     extractors: Vec<Box<dyn ResponseExtractor>>,
     store: Option<Arc<dyn Store>>,
+    store_queue: StoreQueue,
     failed_pages: Option<FailedPageKeeper>,
     robots: Option<Arc<RobotsTxt>>,
     consent: ConsentSettings,

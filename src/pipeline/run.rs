@@ -490,12 +490,17 @@ async fn on_store<T: Send + 'static>(
 ) -> Result<T, String> {
     let (url, fetcher) = (url.clone(), report.fetcher.clone().unwrap_or_default());
     let (at, consent): (Timestamp, _) = (pipeline.selector.clock().date(), report.consent.clone());
-    let written = tokio::task::spawn_blocking(move || {
-        write(&Delivered { consent: consent.as_deref(), ..Delivered::new(&url, &response, &fetcher, at) })
-    });
-    match written.await {
-        Ok(written) => written.map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
+    let is_long = response.body.spill().is_some();
+    let write =
+        move || write(&Delivered { consent: consent.as_deref(), ..Delivered::new(&url, &response, &fetcher, at) });
+    // No other page waits for a long one.
+    let written = match is_long {
+        true => tokio::task::spawn_blocking(write).await.ok(),
+        false => pipeline.store_queue.run(write).await,
+    };
+    match written {
+        Some(written) => written.map_err(|error| error.to_string()),
+        None => Err("bug in fetchwise: the store panicked".to_owned()),
     }
 }
 

@@ -78,6 +78,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             attempt.response_headers.push(Header::new(CONSENT_HEADER, consent.terms_text()));
             attempt.response_headers.push(Header::new(ALLOWED_FOR_HEADER, consent.allowed_text()));
         }
+        // The order of the log, which need not copy the attempt then.
+        attempt.response_headers.sort_by(|a, b| a.name.cmp(&b.name));
         let duration = result.duration.unwrap_or_else(|| now.since(at));
         attempt.duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         attempt.source = Some(selection.source.name().into());

@@ -104,6 +104,45 @@ fn an_ordinary_attempt_is_recorded_unchanged() {
     assert_eq!(recorded(&[attempt.clone()]), [attempt]);
 }
 
+/// Each attempt at a port, an address or an escaped path was copied, and its URL parsed again.
+#[test]
+fn an_attempt_at_any_url_as_it_was_parsed_is_not_copied() {
+    for url in [
+        "http://127.0.0.1:8080/a",
+        "https://example.org:8443/",
+        "http://example.org/a%20b/c?d=%2F",
+        "http://example.org/a.b/c..d/e.?f=..",
+        "https://[::1]:1/",
+        "https://b\u{fc}cher.example/\u{fc}",
+        "http://example.org?a",
+        "http://E.org:80/../a/%2e%2E/b/./c#d",
+        "http://0x7f.1:0080/[a]|'b'?'c'",
+    ] {
+        let url = url::Url::parse(url).unwrap();
+        let attempt = Attempt::new(&url, "playwright", T0).unwrap().delivered();
+        assert!(matches!(attempt.bounded(), Ok(std::borrow::Cow::Borrowed(_))), "{url}");
+    }
+    for text in [
+        "http://example.org:80/a",
+        "https://example.org:443/a",
+        "http://example.org:08443/a",
+        "http://example.org:+8443/a",
+        "http://127.0.0.01/a",
+        "http://127.1/a",
+        "http://1.2.3/a",
+        "http://example.org/a/%2e%2E/b",
+        "http://example.org/a/.%2e/b",
+        "http://example.org/%2e",
+        "http://example.org/a/./b",
+        "http://example.org/a?.=/../'",
+    ] {
+        let parsed = fetchwise::heuristic::url::parse(text).ok().map(String::from);
+        let attempt = Attempt { url: text.to_owned(), ..one() };
+        let kept = attempt.bounded().ok().map(|kept| kept.into_owned().url);
+        assert_eq!(kept, parsed, "{text}");
+    }
+}
+
 #[test]
 fn unrecordable_attempts_are_rejected_and_counted() {
     let dir = tempfile::tempdir().unwrap();

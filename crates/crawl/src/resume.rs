@@ -53,7 +53,7 @@ pub(crate) struct Resume {
     query_hash: Option<QueryHash>,
     earlier: EarlierLinks,
     /// Opened when the first link is done.
-    file: Option<File>,
+    file: Option<BufWriter<File>>,
     failed: bool,
 }
 
@@ -140,8 +140,8 @@ impl Resume {
         std::mem::take(&mut self.earlier)
     }
 
-    /// Records how a link ended. A failed write only means that the link is fetched again after an interruption; no
-    /// further write is tried.
+    /// Records how a link ended, once [`flush`](Self::flush) writes it. A failed write only means that the link is fetched
+    /// again after an interruption; no further write is tried.
     pub(crate) fn note(&mut self, link: &Link, report: &Report, now: Timestamp) {
         if self.failed {
             return;
@@ -156,12 +156,20 @@ impl Resume {
             }
             _ => String::new(),
         };
-        let written = self.file().and_then(|mut file| {
+        let written = self.file().and_then(|file| {
             // The line break comes first, so that an incomplete line of a crash does not affect the next one.
-            let letter = char::from(end.letter());
-            file.write_all(format!("\n{hash:0width$x}{letter}{name}\n", width = DIGITS).as_bytes())
+            writeln!(file, "\n{hash:0width$x}{}{name}", char::from(end.letter()), width = DIGITS)
         });
         self.failed = written.is_err();
+    }
+
+    /// Writes what was recorded since the last call.
+    pub(crate) fn flush(&mut self) {
+        if !self.failed
+            && let Some(file) = &mut self.file
+        {
+            self.failed = file.flush().is_err();
+        }
     }
 
     /// Ends a complete run: the next one fetches everything again, or, if told so, what this one left.
@@ -179,11 +187,11 @@ impl Resume {
         }
     }
 
-    fn file(&mut self) -> io::Result<&File> {
+    fn file(&mut self) -> io::Result<&mut BufWriter<File>> {
         if self.file.is_none() {
-            self.file = Some(OpenOptions::new().create(true).append(true).open(&self.path)?);
+            self.file = Some(BufWriter::new(OpenOptions::new().create(true).append(true).open(&self.path)?));
         }
-        self.file.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.file.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -458,6 +466,7 @@ mod tests {
         let mut first = open(dir.path(), &run).unwrap();
         let reports = [delivered(), failed(Report::PAUSED), failed("not_found"), failed("timeout")];
         links.iter().zip(&reports).for_each(|(link, report)| first.note(link, report, NOW));
+        first.flush();
         let left = [LeftForPause { link: links[1].url.clone(), at: NOW }];
         assert_eq!(left_for_pause(dir.path()).unwrap(), left);
         first.complete();

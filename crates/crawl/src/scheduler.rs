@@ -561,6 +561,8 @@ impl<'s, S: CrawlSink> Scheduler<'s, S> {
         while let Some(item) = self.finished.take().map_err(CrawlError::WaitingResult)? {
             self.pass_on(&item)?;
         }
+        // A killed run passes on again what it has passed on since the last time.
+        self.resume.flush();
         Ok(())
     }
 

@@ -12,6 +12,7 @@
 #![allow(clippy::unwrap_used, reason = "a measurement that meets an error has failed")]
 
 mod book;
+mod crawlers;
 mod fleet;
 mod growth;
 mod history;
@@ -85,6 +86,7 @@ const SUBJECTS: &[Subject] = &[
     ("memory", memory::measure),
     ("pages", pages::measure),
     ("pipeline", pipeline::measure),
+    ("crawlers", crawlers::measure),
     ("simulate", simulate::measure),
     ("scaling", scaling::measure),
     ("fleet", fleet::measure),

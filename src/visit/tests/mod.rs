@@ -164,6 +164,20 @@ fn each_attempt_is_recorded_with_everything_that_analysis_needs() {
     assert!(made.iter().all(|attempt| attempt.arm.is_none()), "there was no choice of arm");
 }
 
+/// The log copied each attempt whose server names itself after the type of its page.
+#[test]
+fn an_attempt_is_recorded_in_the_form_of_the_log() {
+    let world = World::new();
+    let mut page = FetchResult::from(Outcome::Content).with_status(200);
+    let headers = ["server", "via", "content-type", "date", "content-length"];
+    page.headers = headers.map(|name| Header::new(name, "x")).to_vec();
+    world.run("/a%20b", &[page]);
+    let made = world.attempts().remove(0);
+    assert!(matches!(made.bounded(), Ok(std::borrow::Cow::Borrowed(_))), "{made:?}");
+    let names: Vec<&str> = made.response_headers.iter().map(|header| &*header.name).collect();
+    assert_eq!(names, ["content-length", "content-type", "server", "via"]);
+}
+
 #[test]
 fn the_serving_arm_is_recorded_if_there_was_a_choice() {
     let world = |mode, split_share| {

@@ -39,7 +39,11 @@ impl Output {
         self.flush()?;
         let stdout: Box<dyn Write> = Box::new(InterruptibleWriter(io::stdout()));
         let to: Box<dyn Write> = match anstream::AutoStream::choice(&io::stdout()) {
-            anstream::ColorChoice::Never if !self.json && !unchanged => Box::new(anstream::StripStream::new(stdout)),
+            // It writes what is between two escape sequences by itself, which is a call of the system for each word.
+            anstream::ColorChoice::Never if !self.json && !unchanged => {
+                let buffered: Box<dyn Write> = Box::new(BufWriter::new(stdout));
+                Box::new(anstream::StripStream::new(buffered))
+            }
             _ => stdout,
         };
         self.to = BufWriter::with_capacity(64 << 10, to);

@@ -8,7 +8,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -77,6 +77,14 @@ impl Body {
             Some(file) => Source::File { file, at: 0 },
             None => Source::Memory(&self.head),
         })
+    }
+
+    /// Writes the whole body to `out`, from memory if it is there. Returns the number of bytes.
+    pub(crate) fn copy_to(&self, out: &mut impl Write) -> io::Result<u64> {
+        match &self.spill {
+            Some(_) => io::copy(&mut BufReader::with_capacity(SPILL_CHUNK, self.reader()), out),
+            None => out.write_all(&self.head).map(|()| self.len),
+        }
     }
 }
 

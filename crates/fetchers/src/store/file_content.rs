@@ -3,7 +3,7 @@
 //! Must not know: what the file is.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Write};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -31,35 +31,39 @@ impl FileContent {
         if !fs::metadata(path)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an ordinary file"));
         }
-        let mut read = HashedReader::new(BufReader::with_capacity(CHUNK, File::open(path)?));
-        io::copy(&mut read, &mut io::sink())?;
-        Ok(read.content())
+        let mut copy = HashedCopy::to(io::sink());
+        io::copy(&mut BufReader::with_capacity(CHUNK, File::open(path)?), &mut copy)?;
+        Ok(copy.content())
     }
 }
 
-/// A reader that takes length and hash of what it reads.
-pub(super) struct HashedReader<R> {
-    from: R,
+/// A writer that takes length and hash of what it writes.
+pub(super) struct HashedCopy<W> {
+    to: W,
     len: u64,
     hash: Xxh3,
 }
 
-impl<R> HashedReader<R> {
-    pub(super) fn new(from: R) -> Self {
-        Self { from, len: 0, hash: Xxh3::new() }
+impl<W> HashedCopy<W> {
+    pub(super) fn to(to: W) -> Self {
+        Self { to, len: 0, hash: Xxh3::new() }
     }
 
-    /// Returns the content that was read.
+    /// Returns the content that was written.
     pub(super) fn content(&self) -> FileContent {
         FileContent { len: self.len, hash: format!("{:032x}", self.hash.digest128()).into() }
     }
 }
 
-impl<R: Read> Read for HashedReader<R> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let read = self.from.read(to)?;
-        self.len += read as u64;
-        self.hash.update(&to[..read]);
-        Ok(read)
+impl<W: Write> Write for HashedCopy<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        self.len += written as u64;
+        self.hash.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
     }
 }

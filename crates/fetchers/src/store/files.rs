@@ -5,22 +5,19 @@
 //! umask of the process says who may read it.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use url::Url;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::file_content::HashedReader;
+use super::file_content::HashedCopy;
 use super::{Delivered, Store, StoredBody, readable_by_umask};
 use fetchwise_types::heuristic::url::{UrlFeatures, identity};
 use fetchwise_types::response::media_type;
 
 /// Maximum length of the readable part of a name.
 const MAX_STEM: usize = 80;
-
-/// Bytes per copy.
-const COPY_CHUNK: usize = 256 << 10;
 
 /// A folder of pages.
 #[derive(Debug)]
@@ -69,13 +66,18 @@ impl Store for Files {
     fn put_body(&self, page: &Delivered<'_>) -> io::Result<StoredBody> {
         let path = self.dir.join(Self::name(page.url, media_type(&page.response.headers)));
         let folder = path.parent().unwrap_or(&self.dir);
-        fs::create_dir_all(folder)?;
-        let write = |mut file: &File| {
-            let mut body = HashedReader::new(page.response.body.reader());
-            io::copy(&mut BufReader::with_capacity(COPY_CHUNK, &mut body), &mut file)?;
-            Ok::<_, io::Error>(Some(body.content()))
+        let write = |file: &File| {
+            let mut copy = HashedCopy::to(file);
+            page.response.body.copy_to(&mut copy)?;
+            Ok::<_, io::Error>(Some(copy.content()))
         };
-        if let Some(file) = unnamed_in(folder) {
+        let mut unnamed = unnamed_in(folder);
+        if unnamed.is_none() {
+            // Most pages are of a host whose folder exists.
+            fs::create_dir_all(folder)?;
+            unnamed = unnamed_in(folder);
+        }
+        if let Some(file) = unnamed {
             let content = write(&file)?;
             if give_name(&file, folder, &path) {
                 return Ok(StoredBody { file: path, content, record: None });
@@ -120,8 +122,13 @@ fn give_name(file: &File, folder: &Path, path: &Path) -> bool {
 
     let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
     let link = |to: &Path| linkat(CWD, &nameless, CWD, to, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from);
-    // A link cannot replace a file, so the file first gets a temporary name and is then renamed.
-    part().make_in(folder, link).is_ok_and(|linked| linked.persist(path).is_ok())
+    match link(path) {
+        // A link cannot replace a file, so the file first gets a temporary name and is then renamed.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            part().make_in(folder, link).is_ok_and(|linked| linked.persist(path).is_ok())
+        }
+        linked => linked.is_ok(),
+    }
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -8,6 +8,7 @@
 //! Must not know: how an attempt is written.
 
 use std::borrow::Cow;
+use std::net::Ipv4Addr;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -100,7 +101,6 @@ impl Attempt {
             && self.heuristics.len() * (MAX_NAME_BYTES + MAX_VALUE_BYTES) <= MAX_TAGS_BYTES
             && self.heuristics.iter().enumerate().all(tag_fits)
             && !self.id.is_nil()
-            && is_plain_url(&self.url)
             && (self.link == self.url || !self.link.is_empty() && matches!(link_name(&self.link), Cow::Borrowed(_)))
             && [Some(&self.fetcher), self.shadow_fetcher.as_ref()].into_iter().flatten().all(is_fetcher)
             && [&self.source, &self.rule].into_iter().flatten().all(|name| is_name(name))
@@ -111,6 +111,8 @@ impl Attempt {
             && self.propensity.is_none_or(|p| is_share(p) && p > 0.0)
             && is_share(self.weight)
             && self.try_no > 0
+            // Last, since it may have to parse.
+            && (is_plain_url(&self.url) || parse(&self.url).is_ok_and(|url| identity(&url) == self.url))
     }
 
     fn made_to_fit(&self) -> Result<Self, Unrecordable> {
@@ -205,23 +207,32 @@ fn is_stored(header: &Header) -> bool {
 /// Returns whether parsing `url` would return it unchanged. May return `false` for such a URL; decides the frequent
 /// cases quickly.
 fn is_plain_url(url: &str) -> bool {
-    let Some(rest) = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")) else { return false };
-    let Some((host, path)) = rest.split_once('/') else { return false };
+    let (rest, usual_port) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
+        (Some(rest), _) => (rest, "443"),
+        (_, Some(rest)) => (rest, "80"),
+        _ => return false,
+    };
+    let Some((authority, path)) = rest.split_once('/') else { return false };
+    let (host, port) = authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
     let is_label = |label: &str| {
         let is_plain = label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         !label.is_empty() && is_plain && !label.starts_with("xn--")
     };
-    // Hosts that end with a digit are numbers, in one spelling or another.
-    let host_is_plain = host.len() <= 253
+    // Other hosts that end with a digit are numbers, in one spelling or another.
+    let is_name = host.len() <= 253
         && host.split('.').all(is_label)
         && host.rsplit('.').next().is_some_and(|last| last.bytes().all(|b| b.is_ascii_lowercase()));
-    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_~/?=&+,;:!*()$@.".contains(&b);
-    // Dots may be relative path segments.
+    let is_port = |port: &str| {
+        port != usual_port && port.starts_with(|first: char| matches!(first, '1'..='9')) && port.parse::<u16>().is_ok()
+    };
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_~/?=&+,;:!*()$@.%".contains(&b);
+    // A segment that begins with a dot, escaped or not, may be a relative one.
+    let begins_with_dot = |segment: &str| segment.starts_with('.') || segment.starts_with("%2");
     url.len() <= MAX_URL_BYTES
-        && host_is_plain
+        && (is_name || host.parse::<Ipv4Addr>().is_ok())
+        && port.is_none_or(is_port)
         && path.bytes().all(is_plain)
-        && !path.starts_with('.')
-        && !path.contains("/.")
+        && !path.split('/').any(begins_with_dot)
 }
 
 fn cut(text: &str, max: usize) -> &str {

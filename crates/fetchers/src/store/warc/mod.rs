@@ -9,15 +9,16 @@
 //! becomes a `revisit`. If the fetcher kept its requests ([`Response::exchange`](crate::fetch::Response::exchange)),
 //! each is a `request`, and each redirect a separate `response`. A `metadata` record names the fetcher.
 //!
-//! Invariants: one record is appended at a time, and an incomplete one is removed again, so a crash can only truncate
-//! the last one. Memory does not grow with the page: a long body is copied from its temporary file in pieces.
+//! Invariants: the records of one page are appended at a time, and removed again if that fails, so a crash can only
+//! truncate those of the last one. Memory does not grow with the page: a long body is copied from its temporary file in
+//! pieces.
 //! An archive is never referred to by its name alone: a revisit needs a record that is still where it was written.
 //! [`Warc::open`] cuts off a torn record and keeps it in a file next to the archive: no complete record is ever lost,
 //! and nothing is appended to an incomplete one.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write};
+use std::io::{self, BufReader, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,7 +30,7 @@ use super::{ArchiveRecord, Delivered, Store, StoredBody, body_is_gone};
 use crate::store::warc::known_payloads::{KnownPayloads, RecordPlace, StoredRecord};
 use fetchwise_types::time::Timestamp;
 use parsed_heads::ParsedHeads;
-use record::{Digest, Head, Kind, Original};
+use record::{Block, Digest, Head, Kind, Original};
 use tail::{Records, Tail};
 
 pub mod cdxj;
@@ -41,7 +42,7 @@ mod tail;
 /// Bytes of a long body in memory at a time.
 const CHUNK: usize = 256 << 10;
 
-/// Maximum block length of a record that is built in memory and appended in one write.
+/// Maximum block length of a record that is built in memory, so that its page is appended in one write.
 const IN_MEMORY: u64 = 4 << 20;
 
 /// Settings of an archive.
@@ -226,36 +227,48 @@ impl Warc {
         let info = format!("software: fetchwise/{}\r\nformat: WARC File Format 1.1\r\n", env!("CARGO_PKG_VERSION"));
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         let head = Head { file: name, ..Head::new(Kind::Info, Timestamp::date()) };
-        self.encode_in_memory(&head, info.as_bytes())
+        let mut record = Vec::new();
+        self.encode_text(&mut record, &head, info.as_bytes())?;
+        Ok(record)
     }
 
-    /// Encodes a record whose block is in memory.
-    fn encode_in_memory(&self, head: &Head, block: &[u8]) -> io::Result<Vec<u8>> {
-        let len = block.len() as u64;
-        self.encode(&head.to_bytes(record::digest(block), len), len, &mut &*block)
-    }
-
-    fn encode(&self, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<Vec<u8>> {
-        if self.gzip {
-            return compress(Vec::new(), head, len, block);
+    /// Encodes a record to `out`.
+    fn encode(&self, out: &mut impl Write, head: &[u8], block: Block<'_>) -> io::Result<()> {
+        if !self.gzip {
+            return record::write(out, head, block);
         }
-        let mut bytes = Vec::new();
-        record::write(&mut bytes, head, len, block)?;
-        Ok(bytes)
+        let mut encoder = GzEncoder::new(out, Compression::default());
+        record::write(&mut encoder, head, block)?;
+        encoder.finish().map(drop)
     }
 
-    /// Appends one record whose block is the `len` bytes of `block`.
-    fn append(&self, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<RecordPlace> {
+    /// Encodes a record whose block is `text`.
+    fn encode_text(&self, out: &mut Vec<u8>, head: &Head, text: &[u8]) -> io::Result<()> {
+        let block = Block { head: text, body: None };
+        self.encode(out, &head.to_bytes(record::digest(text), block.len()), block)
+    }
+
+    /// Appends the records of a page: one with this head and block, and the encoded `rest`.
+    fn append(&self, head: &[u8], block: Block<'_>, rest: &[u8]) -> io::Result<RecordPlace> {
         // Compression is slow, so it runs without the lock on the file.
-        if len <= IN_MEMORY {
-            let bytes = self.encode(head, len, block)?;
+        if block.len() <= IN_MEMORY {
+            let mut bytes = Vec::new();
+            self.encode(&mut bytes, head, block)?;
+            bytes.extend_from_slice(rest);
             self.append_with(|file| file.write_all(&bytes))
         } else if !self.gzip {
-            self.append_with(|file| record::write(file, head, len, block))
+            self.append_with(|file| {
+                record::write(file, head, block)?;
+                file.write_all(rest)
+            })
         } else {
-            let mut member = compress(self.scratch_file()?, head, len, block)?;
+            let mut member = self.scratch_file()?;
+            self.encode(&mut member, head, block)?;
             member.rewind()?;
-            self.append_with(|file| io::copy(&mut BufReader::with_capacity(CHUNK, &member), file).map(drop))
+            self.append_with(|file| {
+                io::copy(&mut BufReader::with_capacity(CHUNK, &member), file)?;
+                file.write_all(rest)
+            })
         }
     }
 
@@ -268,7 +281,7 @@ impl Warc {
     fn append_with(&self, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<RecordPlace> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(max) = self.options.rotate_at
-            && current.file.metadata()?.len() >= max
+            && end_of(&mut current.file)? >= max
         {
             *current = self.next_file(current.number + 1)?;
         }
@@ -298,35 +311,32 @@ impl Warc {
         })
     }
 
-    /// Writes the redirects before a page, each with its request, and the request for the page itself.
-    fn put_requests(&self, page: &Delivered<'_>, response: Uuid) -> io::Result<()> {
+    /// Encodes the redirects before a page, each with its request, and the request for the page itself.
+    fn encode_requests(&self, out: &mut Vec<u8>, page: &Delivered<'_>, response: Uuid) -> io::Result<()> {
         for exchange in &page.response.exchange {
             let mut concurrent_to = response;
             let url = Some(exchange.url.clone());
             if let Some(redirect) = &exchange.redirect {
                 let block = record::response_head(redirect.status, &redirect.headers, 0);
-                let (_, payload, _) = record::digests(&block, &mut io::empty())?;
                 let head = Head {
                     url: url.clone(),
                     peer: exchange.peer,
-                    payload: Some(payload),
+                    payload: Some(record::digest(b"")),
                     ..Head::new(Kind::Response, page.at)
                 };
                 concurrent_to = head.id;
-                let len = block.len() as u64;
-                self.append(&head.to_bytes(record::digest(&block), len), len, &mut block.as_slice())?;
+                self.encode_text(out, &head, &block)?;
             }
             let block = record::request_head(&exchange.url, &exchange.request);
             let (at, peer) = (page.at, exchange.peer);
             let head = Head { url, peer, concurrent_to: Some(concurrent_to), ..Head::new(Kind::Request, at) };
-            let len = block.len() as u64;
-            self.append(&head.to_bytes(record::digest(&block), len), len, &mut block.as_slice())?;
+            self.encode_text(out, &head, &block)?;
         }
         Ok(())
     }
 
-    /// Writes the fetcher of a page, and the duration of the fetch.
-    fn put_metadata(&self, page: &Delivered<'_>, response: Uuid) -> io::Result<()> {
+    /// Encodes the fetcher of a page, and the duration of the fetch.
+    fn encode_metadata(&self, out: &mut Vec<u8>, page: &Delivered<'_>, response: Uuid) -> io::Result<()> {
         if !self.options.metadata {
             return Ok(());
         }
@@ -343,8 +353,20 @@ impl Warc {
             concurrent_to: Some(response),
             ..Head::new(Kind::Metadata, page.at)
         };
-        let len = text.len() as u64;
-        self.append(&head.to_bytes(record::digest(text.as_bytes()), len), len, &mut text.as_bytes()).map(drop)
+        self.encode_text(out, &head, text.as_bytes())
+    }
+
+    /// Appends the record of a page with the digest of its block, and all that belongs to it.
+    fn append_page(
+        &self,
+        page: &Delivered<'_>,
+        head: &Head,
+        (of_block, block): (Digest, Block<'_>),
+    ) -> io::Result<RecordPlace> {
+        let mut rest = Vec::new();
+        self.encode_requests(&mut rest, page, head.id)?;
+        self.encode_metadata(&mut rest, page, head.id)?;
+        self.append(&head.to_bytes(of_block, block.len()), block, &rest)
     }
 }
 
@@ -376,9 +398,18 @@ fn open_locked(path: &Path, readable: bool) -> Result<File, WarcError> {
 /// Calls `write` to append to the file, and removes what it wrote if it fails: an incomplete record would swallow the
 /// next one. Returns the offset of what it wrote.
 fn append(file: &mut File, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<u64> {
-    let whole = file.metadata()?.len();
+    let whole = end_of(file)?;
     write(file).inspect_err(|_| drop(file.set_len(whole)))?;
     Ok(whole)
+}
+
+/// Returns the length of a file, which another program may have cut meanwhile; 0 for a pipe, which has none. It costs a
+/// fraction of a question for the file's metadata.
+fn end_of(file: &mut File) -> io::Result<u64> {
+    match file.seek(SeekFrom::End(0)) {
+        Err(error) if error.kind() == io::ErrorKind::NotSeekable => Ok(0),
+        end => end,
+    }
 }
 
 /// Returns whether the archive at `path` has the record `id` with this payload at `offset`, from its first to its last
@@ -403,13 +434,6 @@ fn is_in_place(path: &Path, offset: u64, id: Uuid, payload: &Digest) -> bool {
 /// Returns whether the archive at `path` is compressed.
 fn is_gzip(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"))
-}
-
-/// Writes the record as one gzip member to `out`.
-fn compress<W: Write>(out: W, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<W> {
-    let mut encoder = GzEncoder::new(out, Compression::default());
-    record::write(&mut encoder, head, len, block)?;
-    encoder.finish()
 }
 
 /// Cuts off an incomplete record at the end of `file`, after it was copied to a separate file.
@@ -471,10 +495,8 @@ impl Store for Warc {
     fn put_body(&self, page: &Delivered<'_>) -> io::Result<StoredBody> {
         let response = page.response;
         let http_head = record::response_head(response.status, &response.headers, response.body.len());
-        let (of_block, of_payload, len) = record::digests(&http_head, &mut response.body.reader())?;
-        if len != http_head.len() as u64 + response.body.len() {
-            return Err(record::cut_short());
-        }
+        let whole = Block { head: &http_head, body: Some(&response.body) };
+        let (of_whole, of_payload) = whole.digests()?;
         let is_empty = response.body.is_empty();
         let known = self.known(&of_payload, is_empty);
         let head = Head {
@@ -485,25 +507,19 @@ impl Store for Warc {
             truncated: response.truncated.then_some("disconnect"),
             ..Head::new(known.as_ref().map_or(Kind::Response, |it| Kind::Revisit(it.original.clone())), page.at)
         };
-        let body = match known {
-            Some(known) => {
-                let head_len = http_head.len() as u64;
-                self.append(&head.to_bytes(record::digest(&http_head), head_len), head_len, &mut http_head.as_slice())?;
-                known
-            }
-            None => {
-                let mut block = http_head.as_slice().chain(response.body.reader());
-                let place = self.append(&head.to_bytes(of_block, len), len, &mut block)?;
-                let original = Original { id: head.id, url: response.final_url.clone(), at: page.at };
-                let new = StoredRecord { original, place };
-                if !is_empty && self.options.revisits {
-                    self.known_payloads.lock().unwrap_or_else(PoisonError::into_inner).add(of_payload, new.clone());
-                }
-                new
-            }
+        let block = match &known {
+            Some(_) => (record::digest(&http_head), Block { body: None, ..whole }),
+            None => (of_whole, whole),
         };
-        self.put_requests(page, head.id)?;
-        self.put_metadata(page, head.id)?;
+        let place = self.append_page(page, &head, block)?;
+        let body = known.unwrap_or_else(|| {
+            let original = Original { id: head.id, url: response.final_url.clone(), at: page.at };
+            let new = StoredRecord { original, place };
+            if !is_empty && self.options.revisits {
+                self.known_payloads.lock().unwrap_or_else(PoisonError::into_inner).add(of_payload, new.clone());
+            }
+            new
+        });
         let StoredRecord { original, place } = body;
         let record = ArchiveRecord {
             id: original.id.urn().to_string(),
@@ -533,10 +549,8 @@ impl Store for Warc {
             payload: Some(payload),
             ..Head::new(Kind::NotModified(original), page.at)
         };
-        let len = block.len() as u64;
-        self.append(&head.to_bytes(record::digest(&block), len), len, &mut block.as_slice())?;
-        self.put_requests(page, head.id)?;
-        self.put_metadata(page, head.id)
+        let (of_block, block) = (record::digest(&block), Block { head: &block, body: None });
+        self.append_page(page, &head, (of_block, block)).map(drop)
     }
 }
 

@@ -7,8 +7,7 @@
 //!
 //! Must not know: files.
 
-use std::fmt::Write as _;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::IpAddr;
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -17,6 +16,7 @@ use sha1::{Digest as _, Sha1};
 use url::Url;
 use uuid::Uuid;
 
+use crate::fetch::Body;
 use fetchwise_types::attempt::id;
 use fetchwise_types::response::Header;
 use fetchwise_types::time::Timestamp;
@@ -27,8 +27,6 @@ pub(super) const RECORD_END: &[u8] = b"\r\n\r\n";
 const SAME_PAYLOAD: &str = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest";
 /// Profile of a `revisit` record of a 304.
 const NOT_MODIFIED: &str = "http://netpreserve.org/warc/1.1/revisit/server-not-modified";
-/// Bytes of a body per read.
-const CHUNK: usize = 64 << 10;
 
 /// Headers that describe the transfer and do not apply to the stored block.
 const TRANSFER_HEADERS: [&str; 5] =
@@ -95,9 +93,13 @@ impl Head {
     pub(super) fn to_bytes(&self, block: Digest, len: u64) -> Vec<u8> {
         let mut text = String::from("WARC/1.1\r\n");
         let mut field = |name: &str, value: &str| {
-            let value: String = value.chars().filter(|c| !c.is_control()).collect();
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{name}: {value}\r\n");
+            text.push_str(name);
+            text.push_str(": ");
+            match value.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+                true => text.push_str(value),
+                false => text.extend(value.chars().filter(|c| !c.is_control())),
+            }
+            text.push_str("\r\n");
         };
         let (kind, content_type) = match &self.kind {
             Kind::Info => ("warcinfo", "application/warc-fields"),
@@ -147,23 +149,51 @@ pub(super) fn digest_text(digest: Digest) -> String {
     format!("sha1:{}", BASE32.encode(&digest))
 }
 
-/// Returns the digests of the whole block and of its payload after `head`, and the length of the block.
-pub(super) fn digests(head: &[u8], payload: &mut dyn Read) -> io::Result<(Digest, Digest, u64)> {
-    let (mut of_block, mut of_payload) = (Sha1::new_with_prefix(head), Sha1::new());
-    let (mut chunk, mut len) = (vec![0; CHUNK], head.len() as u64);
-    loop {
-        match payload.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(read) => {
-                of_block.update(&chunk[..read]);
-                of_payload.update(&chunk[..read]);
-                len += read as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+/// The block of a record: a head of HTTP or other text, and the body of a page.
+#[derive(Clone, Copy)]
+pub(super) struct Block<'b> {
+    pub(super) head: &'b [u8],
+    pub(super) body: Option<&'b Body>,
+}
+
+impl Block<'_> {
+    /// Returns its length in bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.head.len() as u64 + self.body.map_or(0, Body::len)
+    }
+
+    fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(self.head)?;
+        match self.body {
+            Some(body) if body.copy_to(out)? != body.len() => Err(cut_short()),
+            _ => Ok(()),
         }
     }
-    Ok((of_block.finalize().into(), of_payload.finalize().into(), len))
+
+    /// Returns its digest, and the one of its body.
+    pub(super) fn digests(&self) -> io::Result<(Digest, Digest)> {
+        let mut digests = Digests { of_block: Sha1::new_with_prefix(self.head), of_body: Sha1::new() };
+        Block { head: b"", ..*self }.write_to(&mut digests)?;
+        Ok((digests.of_block.finalize().into(), digests.of_body.finalize().into()))
+    }
+}
+
+/// The digests of a block, while its body is read.
+struct Digests {
+    of_block: Sha1,
+    of_body: Sha1,
+}
+
+impl Write for Digests {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.of_block.update(bytes);
+        self.of_body.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Returns the digest of a block in memory.
@@ -176,18 +206,15 @@ pub(super) fn digest_of(text: &str) -> Option<Digest> {
     BASE32.decode(text.strip_prefix("sha1:")?.as_bytes()).ok()?.try_into().ok()
 }
 
-/// Writes a record whose block is the `len` bytes of `block`.
-pub(super) fn write(out: &mut impl Write, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<()> {
+/// Writes a record.
+pub(super) fn write(out: &mut impl Write, head: &[u8], block: Block<'_>) -> io::Result<()> {
     out.write_all(head)?;
-    let copied = io::copy(&mut io::BufReader::with_capacity(CHUNK, block.take(len)), out)?;
-    if copied != len {
-        return Err(cut_short());
-    }
+    block.write_to(out)?;
     out.write_all(RECORD_END)
 }
 
-/// Returns the error of a body with fewer bytes than at its arrival: its file was truncated.
-pub(super) fn cut_short() -> io::Error {
+/// Returns the error of a body with another number of bytes than at its arrival: its file was truncated.
+fn cut_short() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the page is shorter than at its arrival")
 }
 
