@@ -247,6 +247,7 @@ pub(crate) fn host_paused(domain: &str, until: Timestamp) {
 }
 
 /// Reports a failure of the files with evicted evidence.
+#[cfg(feature = "journal")]
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
 pub(crate) fn cold_tier_failed(what: &str, error: &dyn std::fmt::Display) {
     #[cfg(feature = "tracing")]
