@@ -1,6 +1,6 @@
 //! The seeds of every fuzz target, on every change: a fuzzer takes minutes to build, and these take seconds.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
-#![allow(clippy::duplicate_mod, reason = "each target is a program of its own, and has its own copy of a module")]
+#![allow(clippy::duplicate_mod, reason = "each target is a program, and has a copy of what it needs")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
