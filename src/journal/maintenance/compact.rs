@@ -126,9 +126,8 @@ pub fn compact(
     let start = FoldStart::newest(dir)?;
     let covered = SnapshotCoverage::now(dir, &start)?;
     let sealed_seq = sealed_seq(dir)?;
-    let clock_use = options.clock_use();
     let (last, clock) = (start.last_present(), now);
-    let now = clock_use.present(now, last);
+    let now = options.clock_use().present(now, last);
     let mut fold = Fold::begin(start, selector.learned(), now);
     fold.throttle.clone_from(&options.throttle);
     let cutoff = cutoff(dir, if writer_active { sealed_seq } else { u64::MAX }, options, now)?;
