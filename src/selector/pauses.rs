@@ -29,7 +29,8 @@ pub(crate) enum BreakerTrial {
 }
 
 impl Selector {
-    /// Returns the end of the last pause of the host of `domain`, if it ever was paused.
+    /// Returns the end of the last pause of the host of `domain`, if it ever was paused. It reads a file if the evidence of
+    /// the host has left memory.
     pub fn host_pause(&self, domain: &str) -> Option<Timestamp> {
         let guard = self.learned.evidence.guard();
         self.learned.evidence.known(Key::domain(domain), &guard)?.paused_until()

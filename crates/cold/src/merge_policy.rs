@@ -13,7 +13,7 @@ use std::ops::Range;
 pub(crate) const FANOUT: usize = 4;
 
 /// Returns which runs to merge next, given their sizes from the oldest to the newest. Runs up to `unit` bytes are in the
-/// lowest tier. A run counts as large as the largest one after it, so that a small old run does not stay for ever.
+/// lowest tier. A run has at least the tier of each newer run. Otherwise a small old run would never be merged.
 pub(crate) fn due_merge(sizes: &[u64], unit: u64) -> Option<Range<usize>> {
     let tier_of = |size: u64| (size / unit.max(1)).max(1).ilog(FANOUT as u64);
     let (mut end, mut tier) = (sizes.len(), 0);

@@ -41,7 +41,7 @@ pub(crate) fn start(settings: &Settings, dir: &Path) -> Result<Option<RunningMai
         return Ok(None);
     }
     let (tell, messages) = channel();
-    let blank = settings.empty_selector_factory();
+    let blank = settings.maintenance_selector_factory();
     let tell = move |did| {
         // The receiver may be gone.
         let _ = message(&did).map(|words| tell.send(words));

@@ -199,31 +199,23 @@ impl Settings {
 
     /// Returns a selector without evidence that keeps every key in memory.
     pub(crate) fn empty_selector(&self) -> Result<Selector, Failure> {
-        let builder = self.config.selector_with_built_in().around(self.clock.date()).max_keys(None).without_pace();
-        let selector = builder.build().map_err(Failure::usage)?;
-        register(&selector, &identity::registrations(self)?);
-        Ok(selector)
+        let builder = self.config.selector_with_built_in().around(self.clock.date()).max_keys(None);
+        without_evidence(builder, &identity::registrations(self)?).map_err(Failure::usage)
     }
 
     /// Returns a selector without evidence, for maintenance: it keeps every key, those beyond `max_keys` on disk.
     pub(crate) fn maintenance_selector(&self) -> Result<Selector, Failure> {
-        let builder = self.config.selector_with_built_in().around(self.clock.date()).without_pace();
-        let selector = builder.build().map_err(Failure::usage)?;
-        register(&selector, &identity::registrations(self)?);
-        Ok(selector)
+        let builder = self.config.selector_with_built_in().around(self.clock.date());
+        without_evidence(builder, &identity::registrations(self)?).map_err(Failure::usage)
     }
 
     /// Returns a function that does the same as [`Settings::maintenance_selector`], for later use in another thread.
-    pub(crate) fn empty_selector_factory(
+    pub(crate) fn maintenance_selector_factory(
         &self,
     ) -> impl Fn() -> Result<Selector, fetchwise::error::Error> + Send + use<> {
         let (config, clock) = (self.config.clone(), Arc::clone(&self.clock));
         let registrations = identity::registrations(self).unwrap_or_default();
-        move || {
-            let selector = config.selector_with_built_in().around(clock.date()).without_pace().build()?;
-            register(&selector, &registrations);
-            Ok(selector)
-        }
+        move || without_evidence(config.selector_with_built_in().around(clock.date()), &registrations)
     }
 
     /// Does the same as [`Settings::empty_selector`], with the paces of hosts.
@@ -315,6 +307,16 @@ fn registered_over(mut specs: Vec<FetcherSpec>, registered: &[FetcherEntry], rep
         }
     }
     specs
+}
+
+/// Builds a selector that knows no pace and whose identities are registered.
+fn without_evidence(
+    builder: SelectorBuilder,
+    registrations: &[(String, Timestamp)],
+) -> Result<Selector, fetchwise::error::Error> {
+    let selector = builder.without_pace().build()?;
+    register(&selector, registrations);
+    Ok(selector)
 }
 
 fn register(selector: &Selector, registrations: &[(String, Timestamp)]) {
