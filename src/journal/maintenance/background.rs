@@ -159,7 +159,8 @@ pub struct BackgroundMaintenance {
 }
 
 impl BackgroundMaintenance {
-    /// Starts a thread of low priority alongside the writer of `dir`. The thread calls `on_event` with each event.
+    /// Starts a thread alongside the writer of `dir`. The thread calls `on_event` with each event. What is not urgent
+    /// runs with low priority; what the disk limit asks for does not wait for a processor that others keep busy.
     ///
     /// # Errors
     /// When the thread cannot be started.
@@ -185,7 +186,6 @@ impl BackgroundMaintenance {
             stuck_at_bytes: 0,
         };
         Builder::new().name("fetchwise-upkeep".to_owned()).spawn(move || {
-            lower_thread_priority();
             worker.run(&woken);
             // Nobody may be waiting any more.
             let _ = at_end.send(());
@@ -344,10 +344,34 @@ impl Worker {
             throttle: Some(Arc::clone(&self.throttle)),
             ..CompactOptions::default()
         };
-        let done = compact(&self.dir, &selector, &options, self.clock.date(), &mut |_, _| {})?;
+        let now = self.clock.date();
+        let is_urgent = matches!(cause, CompactCause::Full { .. });
+        let done = by_priority(is_urgent, || compact(&self.dir, &selector, &options, now, &mut |_, _| {}))?;
         (self.on_event)(MaintenanceEvent::CompactionFinished { cause, done, took: begun.elapsed() });
         Ok(())
     }
+}
+
+/// Works in this thread if it is urgent; otherwise in one of low priority, because a thread that has lowered its priority
+/// may not raise it again. With low priority, a crawl that keeps the processors busy leaves the work a few percent of one,
+/// and the log would outgrow its limit meanwhile.
+fn by_priority<T: Send>(
+    is_urgent: bool,
+    work: impl FnOnce() -> Result<T, JournalError> + Send,
+) -> Result<T, JournalError> {
+    if is_urgent {
+        return work();
+    }
+    std::thread::scope(|scope| {
+        let slow = move || {
+            lower_thread_priority();
+            work()
+        };
+        match Builder::new().name("fetchwise-upkeep".to_owned()).spawn_scoped(scope, slow) {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(error) => Err(LogError::Invalid(format!("no thread for maintenance: {error}")).into()),
+        }
+    })
 }
 
 /// Returns the share of the log's bytes in segments whose newest record is older than `retain`. Segments that their
@@ -366,4 +390,18 @@ pub fn expired_share(dir: &Path, now: Timestamp, retain: Duration) -> Result<f64
         }
     }
     Ok(if total == 0 { 0.0 } else { old as f64 / total as f64 })
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_urgent_work_keeps_the_priority_of_its_thread() {
+        let nice = || Ok(rustix::process::getpriority_process(None).unwrap());
+        let ours = nice().unwrap();
+        assert_eq!(by_priority(true, nice).unwrap(), ours);
+        assert!(by_priority(false, nice).unwrap() > ours);
+        assert_eq!(nice().unwrap(), ours);
+    }
 }

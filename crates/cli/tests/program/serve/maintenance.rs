@@ -34,7 +34,6 @@ fn the_log_is_compacted_alongside_the_server_and_the_figures_agree() {
 
     // The attempts came faster than compaction. Once it is done, the log is within its limit, and the server agrees
     // with the log.
-    // Maintenance has the lowest priority, and a busy machine leaves it little time.
     found_within(Duration::from_secs(600), "server and log agree", || {
         // First what costs a request: a process for each look would take the processor from the compaction.
         let board = server.get("/v1/dashboard").of(200);
