@@ -50,7 +50,7 @@ pub use maintenance::verify::{VerifyReport, verify, verify_checked, verify_with,
 pub use read::progress::Progress;
 pub use read::reader::{OwnedRecord, ReadItem, Reader, RecordIter, SegmentInfo, Summary};
 pub use read::resume_mark::ResumeMark;
-pub use read::shard::{BlockFold, BlockRecord};
+pub use read::sharded_replay::{BlockFold, BlockRecord};
 pub use read::snapshot::{
     Section, Snapshot, SnapshotCheck, SnapshotMeta, SnapshotSearch, durable_seq, load_previous_snapshot, load_snapshot,
     load_snapshot_checked, load_snapshot_with,

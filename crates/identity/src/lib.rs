@@ -9,7 +9,7 @@
 //!
 //! Must not know: how requests are sent. The crate makes none, and starts no task.
 
-mod accept;
+mod accept_signature;
 mod agent;
 pub mod card;
 mod clock_check;
@@ -25,7 +25,7 @@ mod sign;
 mod signed_headers;
 pub mod verify;
 
-pub use accept::{MAX_NONCE, SignatureRequest};
+pub use accept_signature::{MAX_NONCE, SignatureRequest};
 pub use agent::{Agent, BadAgent};
 pub use clock_check::ServerDate;
 pub use forms::{Form, FormSetting, form_of_vendor, vendor_of_header};

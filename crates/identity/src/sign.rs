@@ -17,7 +17,7 @@ use lru::LruCache;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use url::{Host, Url};
 
-use crate::accept::SignatureRequest;
+use crate::accept_signature::SignatureRequest;
 use crate::agent::{Agent, authority_of};
 use crate::clock_check::{ClockCheck, ClockReading, ServerDate};
 use crate::forms::{Form, FormSetting, form_of_vendor, vendor_of_header};

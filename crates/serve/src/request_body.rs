@@ -142,7 +142,7 @@ fn no_room() -> Problem {
     Problem::unavailable("too_many_bodies", "too many bytes in unfinished requests: send fewer requests at once")
 }
 
-/// ByteQuota for a number of bytes, for all clients and for each.
+/// The bytes that all clients together, and each of them, may have in unfinished bodies.
 #[derive(Debug)]
 struct ByteQuota {
     all: Arc<Semaphore>,
@@ -151,7 +151,7 @@ struct ByteQuota {
     sweep: SweepTrigger,
 }
 
-/// ByteQuota that a body occupies.
+/// What of a quota a body occupies.
 #[derive(Debug, Default)]
 struct HeldBytes {
     /// The room, in bytes.

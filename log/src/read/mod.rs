@@ -8,7 +8,7 @@ pub(crate) mod reader;
 pub(crate) mod resume_mark;
 pub(crate) mod scan;
 pub(crate) mod segment_check;
-pub(crate) mod shard;
+pub(crate) mod sharded_replay;
 pub(crate) mod snapshot;
 pub(crate) mod times;
 pub(crate) mod unpack;

@@ -84,10 +84,11 @@ impl Drop for Serving {
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().flatten() {
-        let name = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
+        let (name, kind) = (to.join(entry.file_name()), entry.file_type().unwrap());
+        if kind.is_dir() {
             copy(&entry.path(), &name);
-        } else {
+        } else if kind.is_file() {
+            // The socket by which a command reaches the process stays with the process.
             std::fs::copy(entry.path(), name).unwrap();
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Each node has a cell at the broker for each host that it pauses or tries. Its key holds the node, so a broker with
 //! permissions lets no node speak for another. `state_machine` defines what follows from the statements in these cells,
-//! `coordinator` holds this node's view and its pending writes, and [`SharedHosts`] connects them to the broker and to
+//! `pause_view` holds this node's view and its pending writes, and [`SharedHosts`] connects them to the broker and to
 //! the selector.
 //!
 //! Invariants: while the broker is available, one node makes the trial of a pause. Without a broker the crawl goes on.
@@ -26,10 +26,10 @@ use tokio::time::MissedTickBehavior;
 use crate::model::node_id::NodeId;
 use crate::transport::{Cell, Change, Table, Transport, TransportError, is_broker_response};
 
-mod coordinator;
+mod pause_view;
 pub mod state_machine;
 
-use crate::pauses::coordinator::{ClaimOutcome, LocalAction, PauseView, TrialReply};
+use crate::pauses::pause_view::{ClaimOutcome, LocalAction, PauseView, TrialReply};
 use crate::pauses::state_machine::{HostState, MIN_SHARED_PAUSE, Phase};
 
 /// The interval at which an unavailable broker is tried again.

@@ -3,10 +3,10 @@
 //! Must not know: which broker carries the messages.
 
 pub(crate) mod batching;
-pub(crate) mod build_global_evidence;
 pub(crate) mod build_snapshot;
 pub(crate) mod consumer;
 pub mod forget;
+pub(crate) mod global_publisher;
 pub(crate) mod node_id_lease;
 pub(crate) mod publisher;
 mod retransmit_limit;

@@ -25,7 +25,7 @@ use crate::model::node_id::NodeId;
 use crate::model::options::Options;
 use crate::model::peer_state::MAX_AHEAD_MS;
 use crate::peer_store::PeerStore;
-use crate::sync::consumer::handover_queue::Rebalance;
+use crate::sync::consumer::rebalance::Rebalance;
 use crate::sync::consumer::token_bucket::PeerQuota;
 use crate::sync::forget::ForgetCell;
 use crate::sync::{run_blocking, synced};

@@ -3,8 +3,8 @@
 mod accept_messages;
 mod gap_repair;
 mod global_evidence;
-mod handover_queue;
 mod limits;
+mod rebalance;
 mod site_handover;
 mod snapshots;
 mod status;
