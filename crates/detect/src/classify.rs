@@ -202,7 +202,8 @@ impl<'a> Held<'a> {
         let has_failed = table.concepts.may_have_failed(meanings);
         let doubtful = (table.vocabulary.is_about(meanings) || has_failed || may_ask) && by_words;
         let is_named = (table.concepts.may_be_of_network(meanings) || read.signs.any()) && by_words;
-        let may_withhold = read.signs.names_asked && table.vocabulary.may_withhold(read.all_meanings);
+        let may_withhold = read.signs.names_asked && table.vocabulary.may_withhold(read.all_meanings)
+            || read.signs.led_away && meanings != 0;
         let may_be_block = page.is_html
             && !self.found.asks_for_credentials()
             && (table.concepts.may_be_block(meanings)

@@ -60,13 +60,27 @@ const KNOWN_WORDS: i32 = 30;
 /// The name of a product of networks. It needs words of a refusal next to it.
 const PRODUCT: i32 = 30;
 /// A page that leads inside a network; one that knows its visitor's device; one that withholds the site that was asked for; an
-/// address inside a network; the name of the site that was asked for; a redirect to another site that is told that name.
+/// address inside a network, and one next to the URL that was asked for; the name of the site that was asked for; a redirect
+/// to another site that is told that name.
 const LEADS_INSIDE: i32 = 60;
 const KNOWS_VISITOR: i32 = 55;
 const WITHHELD: i32 = 30;
 const INSIDE: i32 = 20;
+const INSIDE_WITH_URL: i32 = 30;
 const NAMES_ASKED: i32 = 15;
-const LED_AWAY: i32 = 15;
+const LED_AWAY: i32 = 25;
+/// The cues without words that no failure of a server has.
+const OF_BLOCKS: [&str; 9] = [
+    "known-words",
+    "widget",
+    "cookie-script",
+    "leads-inside",
+    "knows-visitor",
+    "asked-withheld",
+    "links-inside",
+    "names-inside",
+    "led-away",
+];
 /// Elements of an article; of one that is about blocks.
 const ARTICLE: i32 = -20;
 const ARTICLE_ABOUT: i32 = -45;
@@ -238,14 +252,14 @@ impl CueTally {
     /// decides.
     pub(crate) fn is_failure(&self) -> bool {
         let says = self.done && self.failure_leads && self.failure > 0;
-        let refuses = self.core && self.sum >= self.threshold && (self.anchored || self.task);
+        let refuses = self.core && self.sum >= self.threshold && (self.anchored || self.task || self.network);
         says && self.failure_sum() >= THRESHOLD && (!refuses || self.failure_sum() > self.sum && !self.task)
     }
 
     /// Returns the sum of what indicates a failure: its own weights, and the cues of any page that is not the content.
     fn failure_sum(&self) -> i32 {
         let looks = |cue: &&CountedCue| match cue.name {
-            CueName::ConditionInput(name) => !matches!(name, "known-words" | "widget" | "cookie-script"),
+            CueName::ConditionInput(name) => !OF_BLOCKS.contains(&name),
             CueName::Concept(_) => cue.weight < 0,
         };
         self.failure + self.cues.iter().filter(looks).map(|cue| cue.weight).sum::<i32>()
@@ -268,6 +282,11 @@ impl CueTally {
             self.cues.push(CountedCue { name, weight, at });
             self.sum += weight;
         }
+    }
+
+    /// Returns whether a cue without words was counted.
+    fn has(&self, name: &'static str) -> bool {
+        self.cues.iter().any(|cue| cue.name == CueName::ConditionInput(name))
     }
 
     /// Returns the strongest cues of a block, the strongest first.
@@ -477,21 +496,23 @@ fn count_network_signs(table: &RuleTable, weighing: &mut CueTally, page: &CueInp
         && (weighing.withholds || weighing.anchored)
         && !weighing.about
         && table.vocabulary.may_withhold(page.all_meanings);
-    let is_core = signs.are_core() || withholds;
+    // Where a redirect leads to another site whose heading refuses, the site that was asked for does not.
+    let refuses = weighing.anchored || weighing.has("title");
+    let turned_away = signs.led_away && refuses && !weighing.task;
+    let is_core = signs.are_core() || withholds || turned_away;
     weighing.core |= is_core;
     weighing.task |= (signs.leads_inside || signs.knows_visitor) && page.facts.inputs > 0;
     weighing.network |= is_core || signs.links_inside || signs.names_inside;
     // A site refuses without its whole URL, and does not say who keeps a filter or in which category it is.
     let names_filter = signs.names_url && table.vocabulary.names_filter(page.all_meanings);
     weighing.network |= names_filter && weighing.anchored && !weighing.task;
-    // Where a redirect leads to another site that refuses, the site that was asked for does not.
-    weighing.network |= signs.led_away && weighing.anchored && !weighing.task;
+    let inside = if signs.names_url { INSIDE_WITH_URL } else { INSIDE };
     let weights = [
         (signs.leads_inside, "leads-inside", LEADS_INSIDE),
         (signs.knows_visitor, "knows-visitor", KNOWS_VISITOR),
         (withholds, "asked-withheld", WITHHELD),
         (signs.links_inside, "links-inside", INSIDE),
-        (signs.names_inside, "names-inside", INSIDE),
+        (signs.names_inside, "names-inside", inside),
         (signs.names_asked, "names-asked", NAMES_ASKED),
         (signs.led_away, "led-away", LED_AWAY),
     ];

@@ -441,6 +441,7 @@ fn what_stands_between_speaks_of_the_site_as_of_another() {
         "<h1>Angehalten</h1><p>wren.example wird hier nicht angezeigt. Dafür sorgt der Webfilter der Schule.</p>",
         "<h1>Access denied</h1><dl><dt>Address<dd>http://wren.example/a?b=1<dt>Category<dd>Dating<dt>Rule<dd>R7</dl>",
         "<h1>Acceso denegado</h1><p>http://wren.example/a?b=1</p><p>Pregunte al administrador de la red.</p>",
+        "<h1>Site indisponible</h1><p>Sur décision du tribunal, votre opérateur bloque l'accès à wren.example.</p>",
     ] {
         let verdict = led(WREN, WREN, body);
         assert!(verdict.is_blocked && verdict.network_block, "{body}: {}", verdict.reason());
@@ -448,6 +449,8 @@ fn what_stands_between_speaks_of_the_site_as_of_another() {
     let elsewhere = "http://stop.provider.example.net/?u=http%3A%2F%2Fwren.example%2Fa";
     let verdict = led(WREN, elsewhere, "<h1>Accès refusé</h1><p>Cette adresse est refusée.</p>");
     assert!(verdict.network_block, "{}", verdict.reason());
+    let heading = led(WREN, elsewhere, "<h1>Zablokowano</h1><p>Zdjęto na wniosek uprawnionego.</p>");
+    assert!(heading.network_block && !heading.is_server_error, "{}", heading.reason());
     for body in [
         "<h1>Access denied</h1><p>You have been blocked from wren.example. Contact the site owner.</p>",
         "<h1>Access denied</h1><p>wren.example refuses automated requests from your address 203.0.113.9.</p>",
