@@ -13,9 +13,7 @@ use std::sync::Arc;
 use memchr::memmem;
 
 use super::cues::CueInput;
-use crate::collect::{
-    Decoded, Found, NO_LIMIT, host, script_bytes, speaks_without_scripts, vendor_bit, without_long_raw,
-};
+use crate::collect::{Decoded, Found, NO_LIMIT, script_bytes, speaks_without_scripts, vendor_bit, without_long_raw};
 use crate::html::page_facts::{HARDLY_ANY_TEXT, PageFacts};
 use crate::rules::condition::ConditionInput;
 
@@ -24,6 +22,7 @@ use crate::Explanation;
 use crate::cues::{self, CueTally};
 use crate::html::redirect;
 use crate::login_address;
+use crate::network_signs::host;
 use crate::options::ReadContext;
 use crate::rules::compiled::{Rule, RuleTable};
 use crate::rules::strength::Grade;
@@ -202,10 +201,16 @@ impl<'a> Held<'a> {
         let may_ask = is_short && table.concepts.may_ask_for_login(read.all_meanings);
         let has_failed = table.concepts.may_have_failed(meanings);
         let doubtful = (table.vocabulary.is_about(meanings) || has_failed || may_ask) && by_words;
-        let is_named = table.concepts.may_be_of_network(meanings) && by_words;
+        let is_named = (table.concepts.may_be_of_network(meanings) || read.signs.any()) && by_words;
+        let may_withhold = read.signs.names_asked && table.vocabulary.may_withhold(read.all_meanings)
+            || read.signs.led_away && meanings != 0;
         let may_be_block = page.is_html
             && !self.found.asks_for_credentials()
-            && (table.concepts.may_be_block(meanings) || self.names_product() || may_ask);
+            && (table.concepts.may_be_block(meanings)
+                || self.names_product()
+                || may_ask
+                || read.signs.are_core()
+                || may_withhold);
         let is_decided = self.rules().any(|(_, rule)| self.decides(rule));
         let cues_count = may_be_block && (doubtful || is_named || !is_decided);
         if cues_count {
@@ -246,6 +251,8 @@ impl<'a> Held<'a> {
             folded_title: &read.folded_title,
             has_known_words,
             names_product,
+            signs: read.signs,
+            all_meanings: read.all_meanings,
             kept: &mut work.kept,
             buffer: &mut work.buffer,
         };

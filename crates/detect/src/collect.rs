@@ -20,6 +20,7 @@ use crate::html::page_facts::{HARDLY_ANY_TEXT, LITTLE_TEXT, PageFacts};
 use crate::html::redirect::{self, Bases, Refresh};
 use crate::html::visibility::PagePart;
 use crate::html::{sniff, text};
+use crate::network_signs::{NetworkSigns, host};
 use crate::options::ReadContext;
 use crate::rules::compiled::{Rule, RuleTable, fold_title};
 use crate::rules::scan::{HitBuffer, PatternHit, PatternScan};
@@ -276,13 +277,6 @@ fn read_headers(table: &RuleTable, page: &Page<'_>, found: &mut CollectedEvidenc
     }
 }
 
-/// Returns the host of a URL, without user info and port.
-pub(super) fn host(url: &str) -> Option<&str> {
-    let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
-    let host = authority.rsplit_once('@').map_or(authority, |(_, h)| h);
-    Some(host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |(h, _)| h))
-}
-
 impl<'a> BodyRead<'a> {
     /// Reads the page until it has more than `enough` visible characters.
     fn read_facts(&mut self, enough: u32) {
@@ -324,6 +318,8 @@ impl<'a> BodyRead<'a> {
             }
             self.read_sentences();
             self.hash_text();
+            self.read.signs =
+                NetworkSigns::of(self.page.page, &self.read.facts, &bytes.lower, self.read.visible_text());
             for &rule in &table.always {
                 self.found.add(rule, 1, PagePart::Code, MatchPosition::Body(0, 0));
             }

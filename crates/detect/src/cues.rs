@@ -13,6 +13,7 @@ use crate::html::charset::Charset;
 use crate::html::main_content::{MainContent, TextBlock};
 use crate::html::page_facts::PageFacts;
 use crate::html::tokenizer::Finders;
+use crate::network_signs::NetworkSigns;
 use crate::rules::compiled::RuleTable;
 use crate::rules::scan::HitBuffer;
 use crate::rules::vocabulary::Vocabulary;
@@ -58,6 +59,28 @@ const LITTLE_OWN: i32 = 10;
 const KNOWN_WORDS: i32 = 30;
 /// The name of a product of networks. It needs words of a refusal next to it.
 const PRODUCT: i32 = 30;
+/// A page that leads inside a network; one that knows its visitor's device; one that withholds the site that was asked for; an
+/// address inside a network, and one next to the URL that was asked for; the name of the site that was asked for; a redirect
+/// to another site that is told that name.
+const LEADS_INSIDE: i32 = 60;
+const KNOWS_VISITOR: i32 = 55;
+const WITHHELD: i32 = 30;
+const INSIDE: i32 = 20;
+const INSIDE_WITH_URL: i32 = 30;
+const NAMES_ASKED: i32 = 15;
+const LED_AWAY: i32 = 25;
+/// The cues without words that no failure of a server has.
+const OF_BLOCKS: [&str; 9] = [
+    "known-words",
+    "widget",
+    "cookie-script",
+    "leads-inside",
+    "knows-visitor",
+    "asked-withheld",
+    "links-inside",
+    "names-inside",
+    "led-away",
+];
 /// Elements of an article; of one that is about blocks.
 const ARTICLE: i32 = -20;
 const ARTICLE_ABOUT: i32 = -45;
@@ -92,6 +115,8 @@ const MAX_NAVIGATION: u32 = 50;
 /// Minimum characters of a quotation, and minimum bytes of the sentence before it.
 const QUOTATION_CHARS: u32 = 20;
 const BEFORE_QUOTATION: u32 = 10;
+/// Maximum bytes of a URL before a word in it, and after.
+const MAX_ADDRESS: usize = 256;
 /// Minimum bullets of a block that is a list.
 const LIST_ITEMS: usize = 3;
 
@@ -159,6 +184,8 @@ pub(crate) struct CueTally {
     anchored: bool,
     /// A concept against a block was stated.
     about: bool,
+    /// A sentence with the name of a host withholds something.
+    withholds: bool,
     own_chars: u32,
     /// Whether the page was weighed at all.
     done: bool,
@@ -193,7 +220,7 @@ impl CueTally {
         self.words.clear();
         (self.sum, self.threshold, self.own_chars) = (0, 0, 0);
         (self.core, self.task, self.about, self.done) = (false, false, false, false);
-        (self.queue, self.network, self.anchored) = (false, false, false);
+        (self.queue, self.network, self.anchored, self.withholds) = (false, false, false, false);
         (self.failure, self.failure_leads, self.gate) = (0, false, false);
         (self.site, self.product, self.has_form) = (false, false, false);
     }
@@ -225,14 +252,14 @@ impl CueTally {
     /// decides.
     pub(crate) fn is_failure(&self) -> bool {
         let says = self.done && self.failure_leads && self.failure > 0;
-        let refuses = self.core && self.sum >= self.threshold && (self.anchored || self.task);
+        let refuses = self.core && self.sum >= self.threshold && (self.anchored || self.task || self.network);
         says && self.failure_sum() >= THRESHOLD && (!refuses || self.failure_sum() > self.sum && !self.task)
     }
 
     /// Returns the sum of what indicates a failure: its own weights, and the cues of any page that is not the content.
     fn failure_sum(&self) -> i32 {
         let looks = |cue: &&CountedCue| match cue.name {
-            CueName::ConditionInput(name) => !matches!(name, "known-words" | "widget" | "cookie-script"),
+            CueName::ConditionInput(name) => !OF_BLOCKS.contains(&name),
             CueName::Concept(_) => cue.weight < 0,
         };
         self.failure + self.cues.iter().filter(looks).map(|cue| cue.weight).sum::<i32>()
@@ -255,6 +282,11 @@ impl CueTally {
             self.cues.push(CountedCue { name, weight, at });
             self.sum += weight;
         }
+    }
+
+    /// Returns whether a cue without words was counted.
+    fn has(&self, name: &'static str) -> bool {
+        self.cues.iter().any(|cue| cue.name == CueName::ConditionInput(name))
     }
 
     /// Returns the strongest cues of a block, the strongest first.
@@ -312,6 +344,9 @@ pub(crate) struct CueInput<'a> {
     pub(crate) has_known_words: bool,
     /// A product of networks is named.
     pub(crate) names_product: bool,
+    pub(crate) signs: NetworkSigns,
+    /// The meanings of all words of the page.
+    pub(crate) all_meanings: Meanings,
     pub(crate) kept: &'a mut Vec<u8>,
     pub(crate) buffer: &'a mut HitBuffer,
 }
@@ -336,7 +371,11 @@ pub(crate) fn weigh(table: &RuleTable, page: CueInput<'_>, weighing: &mut CueTal
     blocks.push(title);
     let words = &mut weighing.words;
     let bytes = weighing.region.text.as_bytes();
-    table.each_word(bytes, page.buffer, |word| words.push((word.start, word.meanings, word.pattern)));
+    table.each_word(bytes, page.buffer, |word| {
+        if !is_in_address(bytes, word.start as usize) {
+            words.push((word.start, word.meanings, word.pattern));
+        }
+    });
     words.sort_unstable_by_key(|(at, _, pattern)| (*at, *pattern));
     read_blocks(table, weighing);
     // A form that asks who the visitor is needs a captcha to guard it.
@@ -348,6 +387,7 @@ pub(crate) fn weigh(table: &RuleTable, page: CueInput<'_>, weighing: &mut CueTal
         (weighing.core, weighing.network, weighing.product) = (true, true, true);
         weighing.add(CueName::ConditionInput("network-product"), PRODUCT, (0, 0));
     }
+    count_network_signs(table, weighing, &page);
     count_visual_cues(weighing, &page);
 }
 
@@ -378,6 +418,7 @@ fn read_blocks(table: &RuleTable, weighing: &mut CueTally) {
                 begun = Some(at);
             }
             of_block |= meanings;
+            weighing.withholds |= vocabulary.withholds_host(meanings);
             // List items are names. They address the visitor only if they contain a word for "you".
             let names_things = is_list && follows_bullet(&weighing.region.text, at) && meanings & vocabulary.yours == 0;
             let is_read = chars <= MAX_SENTENCE && !names_things;
@@ -445,6 +486,39 @@ fn count_concepts(table: &RuleTable, weighing: &mut CueTally, meanings: Meanings
     });
     weighing.by_language = by_language;
     says
+}
+
+/// Counts the signs of a network.
+fn count_network_signs(table: &RuleTable, weighing: &mut CueTally, page: &CueInput<'_>) {
+    let signs = page.signs;
+    // A page of what stands between speaks of the site that was asked for as of another.
+    let withholds = signs.names_asked
+        && (weighing.withholds || weighing.anchored)
+        && !weighing.about
+        && table.vocabulary.may_withhold(page.all_meanings);
+    // Where a redirect leads to another site whose heading refuses, the site that was asked for does not.
+    let refuses = weighing.anchored || weighing.has("title");
+    let turned_away = signs.led_away && refuses && !weighing.task;
+    let is_core = signs.are_core() || withholds || turned_away;
+    weighing.core |= is_core;
+    weighing.task |= (signs.leads_inside || signs.knows_visitor) && page.facts.inputs > 0;
+    weighing.network |= is_core || signs.links_inside || signs.names_inside;
+    // A site refuses without its whole URL, and does not say who keeps a filter or in which category it is.
+    let names_filter = signs.names_url && table.vocabulary.names_filter(page.all_meanings);
+    weighing.network |= names_filter && weighing.anchored && !weighing.task;
+    let inside = if signs.names_url { INSIDE_WITH_URL } else { INSIDE };
+    let weights = [
+        (signs.leads_inside, "leads-inside", LEADS_INSIDE),
+        (signs.knows_visitor, "knows-visitor", KNOWS_VISITOR),
+        (withholds, "asked-withheld", WITHHELD),
+        (signs.links_inside, "links-inside", INSIDE),
+        (signs.names_inside, "names-inside", inside),
+        (signs.names_asked, "names-asked", NAMES_ASKED),
+        (signs.led_away, "led-away", LED_AWAY),
+    ];
+    for (_, name, weight) in weights.into_iter().filter(|(is, ..)| *is) {
+        weighing.add(CueName::ConditionInput(name), weight, (0, 0));
+    }
 }
 
 /// Counts the cues without words.
@@ -621,6 +695,21 @@ fn is_host(word: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(rest, top)| is_top(top) && rest.split('.').all(is_label))
 }
 
+/// Returns whether the word that begins at `at` is part of a URL or of the name of a host: a site's name and paths are no
+/// statement. The scheme is a word, because who writes it means a page.
+fn is_in_address(text: &[u8], at: usize) -> bool {
+    let is_part = |b: &u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'<' | b'>' | b'(' | b')');
+    let at = at + usize::from(text.get(at) == Some(&b' '));
+    let (least, most) = (at.saturating_sub(MAX_ADDRESS), text.len().min(at + MAX_ADDRESS));
+    let from = text[least..at].iter().rposition(|b| !is_part(b)).map_or(least, |before| least + before + 1);
+    let to = text[at..most].iter().position(|b| !is_part(b)).map_or(most, |len| at + len);
+    let run = std::str::from_utf8(&text[from..to]).unwrap_or_default();
+    match run.split_once("://") {
+        Some((scheme, _)) => at != from || !scheme.starts_with("http"),
+        None => is_host(run.split(['/', ':', '?']).next().unwrap_or_default()),
+    }
+}
+
 fn has_digit(text: &str) -> bool {
     // The digits of other scripts are outside ASCII.
     text.bytes().any(|byte| byte.is_ascii_digit()) || !text.is_ascii() && text.chars().any(char::is_numeric)
@@ -703,6 +792,27 @@ mod tests {
         }
         for text in ["the end. go on", "9.99 eur", "e.g. this", "a..b", "version 1.2", ""] {
             assert!(!names_host(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_words_of_an_address_say_nothing() {
+        for (text, word) in [
+            ("banned: games.example.net now", "games"),
+            ("banned: games.example.net now", "example"),
+            ("see http://a.example/robot/check please", "robot"),
+            ("您的http://robot.example/已", "robot"),
+            ("(robot.example/a)", "robot"),
+        ] {
+            assert!(is_in_address(text.as_bytes(), text.find(word).unwrap_or_default()), "{text}");
+        }
+        for (text, word) in [
+            ("see http://a.example/ please", "http"),
+            ("see http://a.example/ please", " please"),
+            ("no robot. please wait", "robot"),
+            ("robot/human", "human"),
+        ] {
+            assert!(!is_in_address(text.as_bytes(), text.find(word).unwrap_or_default()), "{text}");
         }
     }
 

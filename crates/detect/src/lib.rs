@@ -98,6 +98,7 @@ mod evaluate;
 mod html;
 mod keyword_baseline;
 mod login_address;
+mod network_signs;
 mod options;
 mod rules;
 mod scratch;

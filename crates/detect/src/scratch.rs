@@ -9,6 +9,7 @@ use arrayvec::ArrayVec;
 use crate::cues::CueTally;
 use crate::html::page_facts::PageFacts;
 use crate::html::visibility::PagePart;
+use crate::network_signs::NetworkSigns;
 use crate::rules::scan::{HitBuffer, PatternHit};
 use crate::rules::word_scan::Meanings;
 use crate::simhash;
@@ -49,6 +50,8 @@ pub(crate) struct PageReading {
     pub(crate) meanings: Meanings,
     /// Meanings of all words of the folded text.
     pub(crate) all_meanings: Meanings,
+    /// The signs of a network, of a page with little text.
+    pub(crate) signs: NetworkSigns,
     /// Where the first words of a page's frame begin in the first line of the folded text. More belong to no content.
     pub(crate) frame_words: ArrayVec<u32, 32>,
 }
@@ -72,6 +75,7 @@ impl Scratch {
         read.text_hash = 0;
         (read.meanings, read.all_meanings) = (0, 0);
         read.frame_words.clear();
+        read.signs = NetworkSigns::default();
         self.found.clear(rules);
         self.held.clear();
         self.weighing.clear();

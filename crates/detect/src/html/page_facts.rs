@@ -72,6 +72,8 @@ pub(crate) struct PageFacts {
     pub(crate) asks_identity: bool,
     /// A field asks for a message of several lines. The fields that captchas fill in do not count.
     pub(crate) asks_message: bool,
+    /// A hidden field has the hardware address of a device.
+    pub(crate) has_hardware_address: bool,
     /// The page has furniture of a site's pages that block pages lack: navigation, an article, a description for social
     /// networks.
     pub(crate) furnished: bool,
@@ -193,16 +195,18 @@ impl PageFacts {
     }
 
     fn input(&mut self, attrs: &[u8]) {
-        let (mut kind, mut name): (&[u8], &[u8]) = (b"text", b"");
+        let (mut kind, mut name, mut filled): (&[u8], &[u8], &[u8]) = (b"text", b"", b"");
         for (key, value) in Attributes::new(attrs) {
             match key {
                 b"type" => kind = value,
                 b"name" => name = value,
+                b"value" => filled = value,
                 _ => {}
             }
         }
         self.password |= kind == b"password";
         self.inputs += u32::from(kind != b"hidden");
+        self.has_hardware_address |= kind == b"hidden" && is_hardware_address(filled);
         self.asks_identity |=
             matches!(kind, b"email" | b"tel" | b"password") || (kind != b"hidden" && is_of_person(name));
     }
@@ -438,6 +442,13 @@ fn range_in(text: &[u8], tag: &Range<usize>, value: &[u8]) -> Range<usize> {
 /// Returns whether a `<noscript>` is open at the end of `before`.
 fn in_noscript(before: &[u8]) -> bool {
     memmem::rfind(before, b"<noscript") > memmem::rfind(before, b"</noscript")
+}
+
+/// Returns whether a value is the hardware address of a device, which only its own network sees: six pairs of hexadecimal
+/// digits.
+pub(crate) fn is_hardware_address(value: &[u8]) -> bool {
+    let fits = |(n, b): (usize, &u8)| if n % 3 == 2 { matches!(b, b':' | b'-') } else { b.is_ascii_hexdigit() };
+    value.len() == 17 && value.iter().enumerate().all(fits)
 }
 
 /// Returns whether a field of this name asks who the visitor is. Fields of captchas may have similar names.

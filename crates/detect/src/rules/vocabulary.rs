@@ -25,6 +25,13 @@ pub(crate) struct Vocabulary {
     pub(crate) frame: Meanings,
     /// What block pages are about.
     topic: Meanings,
+    /// Something is not let through; what stands between a visitor and a site; a filter's categories and what they are about.
+    withheld: Meanings,
+    between: Meanings,
+    category: Meanings,
+    subject: Meanings,
+    /// What a filter says of itself, or who keeps it.
+    filter: Meanings,
     /// Topics of block pages, whatever they say about them.
     pub(crate) talk: Meanings,
 }
@@ -44,6 +51,11 @@ impl Vocabulary {
             frame: named(&["loading", "cookies", "script", "wait"]),
             topic: named(&["robot", "captcha", "refused", "unusual", "toomany", "vpn", "seccheck", "not"]),
             reference: named(&["reference", "ip"]),
+            withheld: named(&["refused", "unopened", "closed", "disabled"]),
+            between: named(&["barrier", "proxy", "isp", "net"]),
+            category: named(&["category"]),
+            subject: named(&["topic"]),
+            filter: named(&["acl", "category", "keeper", "barrier", "proxy", "isp", "net"]),
             talk: named(&[
                 "robot",
                 "captcha",
@@ -76,6 +88,23 @@ impl Vocabulary {
     /// about, and it addresses the reader or names an address. A museum forbids dogs to nobody in particular.
     pub(crate) fn may_refuse(&self, meanings: Meanings) -> bool {
         meanings & self.topic != 0 && meanings & (self.yours | self.reference) != 0
+    }
+
+    /// Returns whether a page with these meanings, which names the site that was asked for, may be of what stands between: it
+    /// withholds something, and names a filter, a provider or a network, or the topic of a category.
+    pub(crate) fn may_withhold(&self, meanings: Meanings) -> bool {
+        let files = meanings & self.category != 0 && meanings & self.subject != 0;
+        meanings & self.withheld != 0 && (meanings & self.between != 0 || files)
+    }
+
+    /// Returns whether a sentence with these meanings withholds something and names a host.
+    pub(crate) fn withholds_host(&self, meanings: Meanings) -> bool {
+        meanings & self.withheld != 0 && meanings & self.linked != 0
+    }
+
+    /// Returns whether a page with these meanings names what a filter says of itself.
+    pub(crate) fn names_filter(&self, meanings: Meanings) -> bool {
+        meanings & self.filter != 0
     }
 
     /// Returns whether a title with these meanings hints at a block in a large frame.

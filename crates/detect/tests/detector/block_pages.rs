@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use fetchwise_detect::{Detector, Explanation, Scratch};
+use fetchwise_detect::{Detector, Explanation, Scratch, Verdict};
 use fetchwise_types::fetch_result::BlockKind;
 use fetchwise_types::response::{Header, Page};
 use serde::Deserialize;
@@ -370,4 +370,92 @@ fn http_authentication_is_no_block_and_the_same_words_without_it_are() {
     let html = || Header::new("Content-Type", "text/html");
     assert!(is_blocked(&[html()]));
     assert!(!is_blocked(&[html(), Header::new("WWW-Authenticate", "Basic realm=\"x\"")]));
+}
+
+/// Returns the verdict of a page that was asked for as `url` and came from `final_url`.
+fn led(url: &str, final_url: &str, body: &str) -> Verdict {
+    let headers = [Header::new("Content-Type", "text/html; charset=utf-8")];
+    let page =
+        Page { url: Some(url), final_url: Some(final_url), status: 200, headers: &headers, body: body.as_bytes() };
+    Detector::new().inspect(&page, &mut Scratch::default())
+}
+
+const WREN: &str = "http://wren.example/a?b=1";
+
+#[test]
+fn a_page_that_belongs_inside_a_network_needs_no_words() {
+    for body in [
+        "<h1>Mirë se erdhët</h1><form action='http://10.5.50.1/login' method=post><input name=kodi></form>",
+        "<title>M5</title><iframe src='http://10.10.34.34?type=x' style='width:100%'></iframe>",
+        "<meta http-equiv=refresh content='0; url=http://192.168.8.1:8880/guest?u=wren.example'><p>Prit",
+        "<script>top.self.location.href='http://172.20.0.5/portal?url=wren.example'</script>",
+        "<h2>Salla</h2><form method=post><input type=hidden name=m value='8c:85:90:1a:2b:3c'><button>Vazhdo</button></form>",
+        "<p>Salla<!-- <?xml version='1.0'?><WISPAccessGatewayParam><Redirect></Redirect></WISPAccessGatewayParam> -->",
+        "<form action='https://salla.example.net/?uamip=1.2.3.4&uamport=3990'><input name=kodi></form><p>Mirë se erdhët",
+        "<h3>Ndalur</h3><p>http://wren.example/a?b=1<p>10.20.4.17<p>m.gjoka",
+    ] {
+        let verdict = led(WREN, WREN, body);
+        assert!(verdict.is_blocked && verdict.network_block, "{body}: {}", verdict.reason());
+    }
+    let inside = led(WREN, "http://10.0.0.2:8090/ndalur", "<p>Kjo nuk hapet.");
+    assert!(inside.network_block && inside.block_type == Some(BlockKind::Refusal), "{}", inside.reason());
+    let portal = led(WREN, "http://salla.example.net/?wlanuserip=1.2.3.4", "<p>Salla<form><input name=kodi></form>");
+    assert!(portal.network_block && portal.block_type == Some(BlockKind::Challenge), "{}", portal.reason());
+}
+
+#[test]
+fn addresses_inside_a_network_are_content_where_they_belong() {
+    let form = "<h1>Router</h1><form action='http://192.168.1.1/apply' method=post><input name=ssid></form>";
+    for (url, final_url, body) in [
+        ("http://192.168.1.1/", "http://192.168.1.1/wan.htm", form),
+        ("http://router.lan/", "http://192.168.1.1/", form),
+        (WREN, WREN, "<h1>First steps</h1><p>Open <a href='http://192.168.1.1'>192.168.1.1</a> and set a password."),
+        (WREN, WREN, "<h1>Not Found</h1><p>No such page.<hr><address>Apache Server at 10.0.0.5 Port 80</address>"),
+        (WREN, WREN, "<h1>Your addresses</h1><p>wren.example sees 203.0.113.9, your device has 192.168.1.7."),
+        (
+            WREN,
+            WREN,
+            "<h1>Reserved blocks</h1><p>10.0.0.0/8, 172.16.0.0/12 and 192.168.0.0/16 on http://wren.example/.",
+        ),
+        (WREN, WREN, "<h1>wren.example</h1><p>This domain is for sale. Make an offer to its owner."),
+        (
+            WREN,
+            WREN,
+            "<h1>Write to us</h1><form><input type=hidden name=ip value=10.0.0.3><textarea></textarea></form>",
+        ),
+        (
+            WREN,
+            WREN,
+            "<h1>Blocked sites</h1><p>Open the settings of the filter on wren.example and edit the list of sites.",
+        ),
+        (WREN, "https://wren.example/login?next=wren.example", "<h1>Welcome</h1><form><input name=q></form><p>Search."),
+    ] {
+        let verdict = led(url, final_url, body);
+        assert!(!verdict.is_blocked && !verdict.network_block, "{body}: {}", verdict.reason());
+    }
+}
+
+#[test]
+fn what_stands_between_speaks_of_the_site_as_of_another() {
+    for body in [
+        "<h1>Angehalten</h1><p>wren.example wird hier nicht angezeigt. Dafür sorgt der Webfilter der Schule.</p>",
+        "<h1>Access denied</h1><dl><dt>Address<dd>http://wren.example/a?b=1<dt>Category<dd>Dating<dt>Rule<dd>R7</dl>",
+        "<h1>Acceso denegado</h1><p>http://wren.example/a?b=1</p><p>Pregunte al administrador de la red.</p>",
+        "<h1>Site indisponible</h1><p>Sur décision du tribunal, votre opérateur bloque l'accès à wren.example.</p>",
+    ] {
+        let verdict = led(WREN, WREN, body);
+        assert!(verdict.is_blocked && verdict.network_block, "{body}: {}", verdict.reason());
+    }
+    let elsewhere = "http://stop.provider.example.net/?u=http%3A%2F%2Fwren.example%2Fa";
+    let verdict = led(WREN, elsewhere, "<h1>Accès refusé</h1><p>Cette adresse est refusée.</p>");
+    assert!(verdict.network_block, "{}", verdict.reason());
+    let heading = led(WREN, elsewhere, "<h1>Zablokowano</h1><p>Zdjęto na wniosek uprawnionego.</p>");
+    assert!(heading.network_block && !heading.is_server_error, "{}", heading.reason());
+    for body in [
+        "<h1>Access denied</h1><p>You have been blocked from wren.example. Contact the site owner.</p>",
+        "<h1>Access denied</h1><p>wren.example refuses automated requests from your address 203.0.113.9.</p>",
+    ] {
+        let verdict = led(WREN, WREN, body);
+        assert!(verdict.is_blocked && !verdict.network_block, "{body}: {}", verdict.reason());
+    }
 }

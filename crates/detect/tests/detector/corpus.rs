@@ -197,6 +197,9 @@ fn no_page_of_the_rust_documentation_is_taken_for_a_block_or_a_shell() {
 /// figures of both at first sight.
 const FOURTH: &str = include_str!("pages/fourth.jsonl");
 const FIFTH: &str = include_str!("pages/fifth.jsonl");
+/// Pages of networks with the URL that was asked for, each set written after the rules that it measures.
+const NINTH: &str = include_str!("pages/ninth.jsonl");
+const TENTH: &str = include_str!("pages/tenth.jsonl");
 
 #[test]
 fn networks_failures_and_log_ins_are_named_and_manuals_are_content() {
@@ -204,7 +207,7 @@ fn networks_failures_and_log_ins_are_named_and_manuals_are_content() {
     let mut scratch = Scratch::default();
     let headers = [Header::new("Content-Type", "text/html; charset=utf-8")];
     let mut counts = std::collections::BTreeMap::<String, (usize, usize)>::new();
-    for line in FOURTH.lines().chain(FIFTH.lines()) {
+    for line in [FOURTH, FIFTH, NINTH, TENTH].into_iter().flat_map(str::lines) {
         let page: Value = serde_json::from_str(line).unwrap();
         let text = |key: &str| page[key].as_str().unwrap_or_default();
         let (url, final_url) = (page["url"].as_str(), page["final_url"].as_str());
