@@ -40,7 +40,7 @@ struct ProgramJson<'a> {
     shadow_fetcher: Option<&'a str>,
     /// The fetcher that would be selected if it were available.
     unavailable_fetcher: Option<&'a str>,
-    /// Why it is unavailable.
+    /// The reason why it is unavailable.
     unavailable_reason: Option<&'a str>,
 }
 

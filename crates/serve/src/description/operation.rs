@@ -91,6 +91,12 @@ impl Operation {
         self.fails::<ProblemResponse<'_>>(status, text)
     }
 
+    /// Adds the failure of a route that responds once attempts are in the log.
+    pub(crate) fn stores_attempts(self) -> Self {
+        let text = "The log cannot store the attempts now, there is no room for the body, or the server is loading; send it again";
+        self.problem(503, text)
+    }
+
     /// Adds the status of a failure.
     pub(crate) fn fails<T: JsonSchema>(self, status: u16, text: &'static str) -> Self {
         self.responds::<T>(status, PROBLEM, text)

@@ -18,11 +18,12 @@ pub(crate) fn while_loading() -> Router {
 }
 
 described_routes![
-    ("/healthz", get(health), server("checkAlive", "Check whether the server is alive"), |of| of
-        .ok::<HealthJson>("The server is alive")),
-    ("/readyz", get(ready), server("checkReady", "Check whether the server accepts work"), |of| of
-        .ok::<ReadyJson>("The server is ready")
-        .fails::<ReadyJson>(503, "The server is not ready")),
+    ("/healthz", get(health), server("checkAlive", "Check whether the server is alive"), |of| {
+        of.ok::<HealthJson>("The server is alive")
+    }),
+    ("/readyz", get(ready), server("checkReady", "Check whether the server accepts work"), |of| {
+        of.ok::<ReadyJson>("The server is ready").fails::<ReadyJson>(503, "The server is not ready")
+    }),
 ];
 
 #[derive(Serialize)]

@@ -25,20 +25,18 @@ use fetchwise::unknown_name::UnknownName;
 use fetchwise_present::{HostJson, LinkJson, UnpausedJson};
 
 described_routes![
-    ("/v1/hosts", get(hosts), hosts("listHosts", "List hosts with their pauses and paces"), |of| of
-        .query::<HostsQuery>()
-        .ok::<Vec<HostJson<'_>>>("Sorted by name")
-        .problem(422, "Unknown state")),
+    ("/v1/hosts", get(hosts), hosts("listHosts", "List hosts with their pauses and paces"), |of| {
+        of.query::<HostsQuery>().ok::<Vec<HostJson<'_>>>("Sorted by name").problem(422, "Unknown state")
+    }),
     ("/v1/hosts/{domain}/unpause", post(unpause_host), hosts("unpauseHost", "End the pause of a host"), |of| {
         of.parameter("The domain")
             .ok::<UnpausedJson<'_>>("Whether a pause was active; the change is in the log")
             .problem(422, "The domain is not valid")
             .problem(503, "The log cannot store the change now")
     }),
-    ("/v1/links", get(links), hosts("listLinks", "List links that are paused or whose last attempt failed"), |of| of
-        .query::<WhichLinks>()
-        .ok::<Vec<LinkJson<'_>>>("Sorted by name")
-        .problem(422, "Unknown state")),
+    ("/v1/links", get(links), hosts("listLinks", "List links that are paused or whose last attempt failed"), |of| {
+        of.query::<WhichLinks>().ok::<Vec<LinkJson<'_>>>("Sorted by name").problem(422, "Unknown state")
+    }),
     ("/v1/links/unpause", post(unpause_link), hosts("unpauseLink", "End the pause of a link"), |of| {
         of.body::<WhichLink>()
             .ok::<UnpausedJson<'_>>("Whether a pause was active; the change is in the log")

@@ -18,8 +18,9 @@ use fetchwise::unknown_name::UnknownName;
 use fetchwise_present::TimeJson;
 
 described_routes![
-    ("/v1/mode", get(mode), server("getMode", "Get the decision mode"), |of| of
-        .ok::<ModeJson>("The mode, the share of learned decisions and the router table")),
+    ("/v1/mode", get(mode), server("getMode", "Get the decision mode"), |of| {
+        of.ok::<ModeJson>("The mode, the share of learned decisions and the router table")
+    }),
     ("/v1/mode", post(change), server("setMode", "Change the decision mode while the server runs"), |of| {
         of.body::<ModeChange>()
             .ok::<ModeJson>("The mode after the change")
@@ -40,7 +41,7 @@ struct ModeJson {
 }
 
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "FallBack"))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Fallback"))]
 struct FallBackJson {
     at: TimeJson,
     from: &'static str,

@@ -37,14 +37,10 @@ described_routes![(
     attempts("recordAttempts", "Record attempts made by another program"),
     |of| {
         of.lines::<AttemptSchema>()
-                .ok::<TakenJson>("The accepted attempts are in the log")
-                .fails::<TakenJson>(409, "No attempt was accepted, and a known id came with other content")
-                .fails::<TakenJson>(422, "No attempt was accepted")
-                .problem(
-                    503,
-                    "The log cannot store the attempts now, there is no room for the body, or the server is loading; send it \
-                     again",
-                )
+            .ok::<TakenJson>("The accepted attempts are in the log")
+            .fails::<TakenJson>(409, "No attempt was accepted, and a known id came with other content")
+            .fails::<TakenJson>(422, "No attempt was accepted")
+            .stores_attempts()
     }
 )];
 

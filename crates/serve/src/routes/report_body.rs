@@ -62,7 +62,7 @@ pub(super) struct Report {
     body: Option<String>,
     #[cfg_attr(test, schemars(extend("contentEncoding" = "base64")))]
     body_base64: Option<String>,
-    /// Why the fetcher is unavailable; no request was sent.
+    /// The reason why the fetcher is unavailable; no request was sent.
     unavailable: Option<String>,
 }
 

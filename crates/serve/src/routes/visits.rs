@@ -52,19 +52,16 @@ described_routes![
                 "Too many visits are active, there is no room for the body, or the server is loading; send it again",
             )
     }),
-    ("/v1/visits", get(sum), visits("countVisits", "Count visits"), |of| of
-        .ok::<SumJson>("Active visits, and totals since the server started")),
+    ("/v1/visits", get(sum), visits("countVisits", "Count visits"), |of| {
+        of.ok::<SumJson>("Active visits, and totals since the server started")
+    }),
     ("/v1/visits/report", post(report_many), visits("reportToVisits", "Report to several visits"), |of| {
         of.body::<ReportsBody>()
-                .ok::<Vec<Either<VisitStepJson<'_>, RefusedJson<'_>>>>(
-                    "The next step of each visit, in the order of the request; the attempts are in the log",
-                )
-                .problem(422, "The body is not a list")
-                .problem(
-                    503,
-                    "The log cannot store the attempts now, there is no room for the body, or the server is loading; send it \
-                     again",
-                )
+            .ok::<Vec<Either<VisitStepJson<'_>, RefusedJson<'_>>>>(
+                "The next step of each visit, in the order of the request; the attempts are in the log",
+            )
+            .problem(422, "The body is not a list")
+            .stores_attempts()
     }),
     ("/v1/visits/{id}", get(current_step), visits("getVisit", "Get the current step of a visit"), |of| {
         of.parameter("Id of the visit")
@@ -90,16 +87,12 @@ described_routes![
     ),
     ("/v1/visits/{id}/report", post(report), visits("reportToVisit", "Report the result of a request"), |of| {
         of.parameter("Id of the visit")
-                .body::<Report>()
-                .ok::<VisitStepJson<'_>>("The next step; the attempt is in the log")
-                .problem(404, "Unknown visit")
-                .fails::<RefusedJson<'_>>(409, "The report does not match the state of the visit")
-                .problem(422, "Invalid report")
-                .problem(
-                    503,
-                    "The log cannot store the attempt now, there is no room for the body, or the server is loading; send it \
-                     again",
-                )
+            .body::<Report>()
+            .ok::<VisitStepJson<'_>>("The next step; the attempt is in the log")
+            .problem(404, "Unknown visit")
+            .fails::<RefusedJson<'_>>(409, "The report does not match the state of the visit")
+            .problem(422, "Invalid report")
+            .stores_attempts()
     }),
 ];
 
