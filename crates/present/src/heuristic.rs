@@ -10,8 +10,10 @@ use fetchwise::heuristic::Heuristic;
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Heuristic"))]
 pub struct HeuristicJson<'a> {
-    r#type: Cow<'a, str>,
-    value: Cow<'a, str>,
+    /// Its type.
+    pub r#type: Cow<'a, str>,
+    /// Its value.
+    pub value: Cow<'a, str>,
 }
 
 impl<'a> From<&'a Heuristic> for HeuristicJson<'a> {
