@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-DESCRIPTION = pathlib.Path(__file__).resolve().parent.parent / "crates/serve/src/openapi.json"
+DESCRIPTION = pathlib.Path(__file__).resolve().parent.parent / "crates/serve/openapi.json"
 # Its body is JSON lines, for which openapi-python-client has no type.
 NOT_GENERATED = {"recordAttempts"}
 BIN = pathlib.Path(sys.executable).parent

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use super::TimeJson;
 use fetchwise::decision::{Decision, Rule, Selection, Source};
-use fetchwise::rfc3339;
 use fetchwise::router::{Mode, Routed};
 use fetchwise::selector::Selector;
 
@@ -12,29 +12,35 @@ const NO_VIABLE_FETCHER: &str = "no_viable_fetcher";
 
 /// One decision.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Decision"))]
 pub struct DecisionJson<'a> {
     url: &'a str,
+    /// `learned`, `inferred`, `explore`, `probe`, `hard_coded`, `hinted`, `paused`, or `none`.
     decision: &'static str,
     fetcher: Option<&'a str>,
     confidence: Option<f64>,
     sample_size: Option<f64>,
-    /// None where there is no router.
+    /// How decisions are made; absent where there is no router.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(!skip_serializing_if, with = "String", extend("enum" = <Mode as strum::VariantNames>::VARIANTS)))]
     mode: Option<&'static str>,
     rule: &'static str,
     propensity: Option<f64>,
-    paused_until: Option<String>,
+    paused_until: Option<TimeJson>,
     #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schemars(with = "ProgramJson<'_>"))]
     program: Option<ProgramJson<'a>>,
 }
 
 /// What only a program with a router and fetchers knows of a decision.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct ProgramJson<'a> {
     /// The fetcher that the other arm would have selected, in the modes shadow and split.
     shadow_fetcher: Option<&'a str>,
     /// The fetcher that would be selected if it were available.
     unavailable_fetcher: Option<&'a str>,
+    /// The reason why it is unavailable.
     unavailable_reason: Option<&'a str>,
 }
 
@@ -76,7 +82,7 @@ impl<'a> DecisionJson<'a> {
         match decision {
             Decision::Selected(take) => Self::selected(url, selector, take),
             Decision::Paused { until, .. } => {
-                let until = rfc3339::format(selector.clock().date_of(*until));
+                let until = TimeJson::from(selector.clock().date_of(*until));
                 let paused = Self::without_fetcher(url, Source::Paused.name(), Rule::Paused.name());
                 Self { paused_until: Some(until), ..paused }
             }

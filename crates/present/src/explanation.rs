@@ -3,16 +3,16 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{DecisionJson, PaceJson, PauseJson};
+use super::{DecisionJson, HeuristicJson, PaceJson, PauseJson, TimeJson};
 use crate::explanation_text::day;
 use fetchwise::decision::Decision;
 use fetchwise::pace::PaceExplanation;
-use fetchwise::rfc3339;
 use fetchwise::router::Routed;
 use fetchwise::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation, HostSignalView, Selector};
 
 /// A decision with the evidence and the steps behind it.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Explanation"))]
 pub struct ExplanationJson<'a> {
     #[serde(flatten)]
     decision: DecisionJson<'a>,
@@ -24,10 +24,12 @@ pub struct ExplanationJson<'a> {
     counterfactuals: Vec<CounterfactualJson<'a>>,
     /// The pace of the host, which only a program adds; null for a host without requests.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(!skip_serializing_if, with = "Option<PaceJson>"))]
     pace: Option<Option<PaceJson>>,
     host_showed: Vec<TagJson<'a>>,
-    /// Only for a paused link.
+    /// What is paused, after which attempt, and how often; only for a paused URL.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "PauseJson"))]
     pause: Option<PauseJson>,
 }
 
@@ -83,7 +85,7 @@ impl<'a> ExplanationJson<'a> {
             decision,
             rule_text: decided.rule_text(),
             policy: selector.policy_name(),
-            heuristics: heuristics.map(|h| HeuristicJson { r#type: &h.kind, value: &h.value }).collect(),
+            heuristics: heuristics.map(HeuristicJson::from).collect(),
             candidates: candidates.map(|c| candidate_json(c, chosen, bounds)).collect(),
             steps: steps.map(|(at, step)| step_json(step, explanation.deciding == Some(at))).collect(),
             counterfactuals: counterfactuals.filter_map(|c| counterfactual_json(c, bounds)).collect(),
@@ -107,6 +109,7 @@ impl<'a> ExplanationJson<'a> {
 
 /// A signal of the host.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "HostSignals"))]
 struct TagJson<'a> {
     tag: &'a str,
     vendor: bool,
@@ -115,6 +118,7 @@ struct TagJson<'a> {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "HostSignalsOfFetcher"))]
 struct TagFetcherJson<'a> {
     fetcher: &'a str,
     success_rate: f64,
@@ -122,13 +126,16 @@ struct TagFetcherJson<'a> {
     hosts: u32,
     category_rate: f64,
     weight: f64,
-    turned_at: Option<String>,
+    turned_at: Option<TimeJson>,
 }
 
+/// What would be without some evidence, or with another fetcher.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Counterfactual"))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum CounterfactualJson<'a> {
     /// The decision without evidence about site, domain and section.
+    #[cfg_attr(feature = "schema", schemars(title = "WithoutDomainEvidence"))]
     WithoutDomainEvidence {
         decision: &'static str,
         fetcher: Option<&'a str>,
@@ -137,6 +144,7 @@ enum CounterfactualJson<'a> {
         confidence: Option<f64>,
     },
     /// The cheapest candidate instead of the chosen one.
+    #[cfg_attr(feature = "schema", schemars(title = "CheapestAlternative"))]
     CheapestAlternative {
         fetcher: &'a str,
         cost: f64,
@@ -149,18 +157,14 @@ enum CounterfactualJson<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct HeuristicJson<'a> {
-    r#type: &'a str,
-    value: &'a str,
-}
-
-#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Candidate"))]
 struct CandidateJson<'a> {
     fetcher: &'a str,
     chosen: bool,
     cost: f64,
     /// The configured cost, if the cost is measured, and the measured milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "MeasuredJson"))]
     measured: Option<MeasuredJson>,
     p: f64,
     b: f64,
@@ -172,12 +176,14 @@ struct CandidateJson<'a> {
     domain_attempts: f64,
     open: bool,
     excluded: bool,
-    /// Only a program knows it.
+    /// Whether it is available to the caller; only a program knows it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(!skip_serializing_if, with = "bool"))]
     available: Option<bool>,
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "EvidenceStep"))]
 struct StepJson<'a> {
     r#type: &'a str,
     value: &'a str,
@@ -194,12 +200,15 @@ struct StepJson<'a> {
     p_after: f64,
     /// The parts of `exact_total` from this node's own log and from peers; only for a node of a fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     own_total: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     peer_total: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "MeasuredCost"))]
 struct MeasuredJson {
     configured_cost: f64,
     request_ms: f64,
@@ -214,7 +223,7 @@ fn tag_json(view: &HostSignalView) -> TagJson<'_> {
         hosts: of.hosts,
         category_rate: of.category_rate,
         weight: of.weight,
-        turned_at: of.turned_at.map(rfc3339::format),
+        turned_at: of.turned_at.map(TimeJson::from),
     });
     TagJson { tag: &view.tag, vendor: view.is_vendor, last_shown: day(view.last_shown), fetchers: fetchers.collect() }
 }

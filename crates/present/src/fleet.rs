@@ -6,6 +6,7 @@ use fetchwise::fleet_status::FleetStatus;
 
 /// The server's node, its peers, and the pauses that they share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Fleet"))]
 pub struct FleetJson {
     /// The node and its peers.
     #[serde(flatten)]
@@ -16,6 +17,7 @@ pub struct FleetJson {
 
 /// The counts of shared pauses since the node joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "FleetHosts"))]
 pub struct SharedHostsJson {
     /// Pauses received from peers.
     pub received: u64,

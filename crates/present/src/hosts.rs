@@ -2,20 +2,21 @@
 
 use serde::Serialize;
 
-use super::PaceJson;
+use super::{PaceJson, TimeJson};
 use fetchwise::pace::PaceExplanation;
-use fetchwise::rfc3339;
 use fetchwise::selector::PausedHost;
 use fetchwise::time::Timestamp;
 
 /// A host.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Host"))]
 pub struct HostJson<'a> {
     host: &'a str,
-    paused_until: Option<String>,
+    paused_until: Option<TimeJson>,
     /// Seconds from now.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     paused_for_s: Option<f64>,
-    /// The number of consecutive pauses.
+    /// The number of consecutive pauses; 0 if the pace decides.
     times_paused: Option<u8>,
     pace: Option<PaceJson>,
 }
@@ -25,7 +26,7 @@ impl<'a> HostJson<'a> {
     pub fn new(host: &'a str, paused: Option<&PausedHost>, pace: Option<&PaceExplanation>, now: Timestamp) -> Self {
         Self {
             host,
-            paused_until: paused.map(|of| rfc3339::format_time(of.paused_until)),
+            paused_until: paused.map(|of| TimeJson::of_process(of.paused_until)),
             paused_for_s: paused.map(|of| of.paused_until.since(now).as_secs_f64()),
             times_paused: paused.map(|of| of.times),
             pace: pace.map(PaceJson::from),
@@ -35,14 +36,18 @@ impl<'a> HostJson<'a> {
 
 /// The result of ending a pause.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Unpaused"))]
 pub struct UnpausedJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     host: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     link: Option<&'a str>,
     /// Whether a pause was active.
     unpaused: bool,
     /// The end that the pause would have had.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<TimeJson>"))]
     was_paused_until: Option<String>,
 }
 

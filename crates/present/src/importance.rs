@@ -6,6 +6,7 @@ use fetchwise::analytics::Importance;
 
 /// The importance of a heuristic.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Importance"))]
 pub struct ImportanceJson<'a> {
     r#type: &'a str,
     value: Option<&'a str>,

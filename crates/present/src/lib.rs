@@ -13,6 +13,7 @@ mod explanation;
 mod explanation_html;
 pub mod explanation_text;
 mod fleet;
+mod heuristic;
 mod hosts;
 mod importance;
 mod pace;
@@ -22,6 +23,7 @@ mod problem;
 #[cfg(feature = "pipeline")]
 mod report;
 mod stats;
+mod time;
 mod verdict;
 mod visit_end;
 
@@ -30,6 +32,7 @@ pub use decision::{DecisionJson, Unavailable};
 pub use explanation::{ExplainInput, ExplanationJson, own_total};
 pub use explanation_html::explanation_html;
 pub use fleet::{FleetJson, SharedHostsJson};
+pub use heuristic::HeuristicJson;
 pub use hosts::{HostJson, UnpausedJson};
 pub use importance::ImportanceJson;
 pub use pace::PaceJson;
@@ -39,5 +42,6 @@ pub use problem::ProblemJson;
 #[cfg(feature = "pipeline")]
 pub use report::{InputPlace, ReportJson, shown_url};
 pub use stats::StatsJson;
-pub use verdict::{CueJson, CuesJson, HeuristicJson, MatchJson, VerdictJson, headers};
+pub use time::TimeJson;
+pub use verdict::{CueJson, CuesJson, MatchJson, VerdictJson, headers};
 pub use visit_end::VisitEndJson;

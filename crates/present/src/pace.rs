@@ -2,11 +2,12 @@
 
 use serde::Serialize;
 
+use super::TimeJson;
 use fetchwise::pace::PaceExplanation;
-use fetchwise::rfc3339;
 
 /// The JSON of a pace.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Pace"))]
 pub struct PaceJson {
     /// Requests per second.
     rate: f64,
@@ -15,9 +16,11 @@ pub struct PaceJson {
     fixed: bool,
     /// The level that limits it: the host, its site or its address.
     level: String,
-    /// The gap that the host's `Crawl-delay` causes, the gap that the host requested, and the configured upper limit.
+    /// The gap that the host's `Crawl-delay` causes.
     crawl_delay_s: Option<f64>,
+    /// The gap that the host requested.
     crawl_delay_asked_s: Option<f64>,
+    /// The configured upper limit of the gap.
     crawl_delay_cut_s: Option<f64>,
     ceiling: Option<f64>,
     window: Option<&'static str>,
@@ -27,11 +30,11 @@ pub struct PaceJson {
     too_many: Option<u64>,
     too_many_within: Option<&'static str>,
     confirmed: bool,
-    lowered_at: Option<String>,
+    lowered_at: Option<TimeJson>,
     lowered_reason: Option<String>,
-    hold_until: Option<String>,
+    hold_until: Option<TimeJson>,
     penalty_s: Option<f64>,
-    next_probe_at: Option<String>,
+    next_probe_at: Option<TimeJson>,
     next_rate: Option<f64>,
     latency_s: Option<f64>,
     latency_ratio: Option<f64>,
@@ -55,11 +58,11 @@ impl From<&PaceExplanation> for PaceJson {
             too_many: of.too_many.map(|(count, _)| count),
             too_many_within: of.too_many.map(|(_, window)| window),
             confirmed: of.is_confirmed,
-            lowered_at: of.last_limit_hit.map(|(at, _)| rfc3339::format_time(at)),
+            lowered_at: of.last_limit_hit.map(|(at, _)| TimeJson::of_process(at)),
             lowered_reason: of.last_limit_hit.map(|(_, cause)| cause.to_string()),
-            hold_until: of.hold_until.map(rfc3339::format_time),
+            hold_until: of.hold_until.map(TimeJson::of_process),
             penalty_s: of.penalty.map(|span| rounded(span.as_secs_f64())),
-            next_probe_at: of.next_probe.map(|(at, _)| rfc3339::format_time(at)),
+            next_probe_at: of.next_probe.map(|(at, _)| TimeJson::of_process(at)),
             next_rate: of.next_probe.map(|(_, rate)| rounded(rate)),
             latency_s: of.latency.map(|(latency, _)| rounded(latency.as_secs_f64())),
             latency_ratio: of.latency.map(|(_, times)| rounded(times)),

@@ -2,17 +2,18 @@
 
 use serde::Serialize;
 
+use super::TimeJson;
 use fetchwise::attempt::{Attempt, ErrorType};
-use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
 /// The attempt after which a host or a link was paused.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "PauseCause"))]
 pub struct PauseCause {
     error_type: Option<String>,
     http_status: Option<u16>,
     fetcher: String,
-    at: String,
+    at: TimeJson,
     /// The same in words, without the time: the page and the commands show it.
     text: String,
 }
@@ -26,7 +27,7 @@ impl PauseCause {
             error_type: error_type.map(str::to_owned),
             http_status: attempt.http_status,
             fetcher: attempt.fetcher.clone(),
-            at: rfc3339::format(attempt.attempted_at),
+            at: attempt.attempted_at.into(),
             text: format!("{}{status} by {}", error_type.unwrap_or("failed"), attempt.fetcher),
         }
     }
@@ -39,27 +40,28 @@ impl PauseCause {
 
 /// The pause of a URL.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Pause"))]
 pub struct PauseJson {
-    /// `host` or `link`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["host", "link"])))]
     scope: &'static str,
     /// The host or link.
     name: String,
-    until: String,
+    until: TimeJson,
     /// The number of its pauses in a row, or of failed fetches of the link.
     times: u8,
-    /// None if the log has no such attempt.
+    /// The newest attempt that speaks for the pause; null if the log has none.
     cause: Option<PauseCause>,
 }
 
 impl PauseJson {
     /// Creates the pause of a host, which is number `times` in a row.
     pub fn of_host(name: &str, until: Timestamp, times: u8, cause: Option<PauseCause>) -> Self {
-        Self { scope: "host", name: name.to_owned(), until: rfc3339::format_time(until), times, cause }
+        Self { scope: "host", name: name.to_owned(), until: TimeJson::of_process(until), times, cause }
     }
 
     /// Creates the pause of a link after this number of failed fetches in a row.
     pub fn of_link(name: &str, until: Timestamp, times: u8, cause: Option<PauseCause>) -> Self {
-        Self { scope: "link", name: name.to_owned(), until: rfc3339::format_time(until), times, cause }
+        Self { scope: "link", name: name.to_owned(), until: TimeJson::of_process(until), times, cause }
     }
 
     /// Returns what is paused, after which attempt and how often, in words.

@@ -2,27 +2,29 @@
 
 use serde::Serialize;
 
+use super::TimeJson;
 use fetchwise::journal::TombstoneTarget;
 use fetchwise::journal::maintenance::ForgetReport;
-use fetchwise::rfc3339;
 use fetchwise::selector::LinkAtRisk;
 use fetchwise::time::Timestamp;
 
 /// A link.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Link"))]
 pub struct LinkJson<'a> {
     link: &'a str,
     domain: Option<&'a str>,
     /// The end of its pause; null if it is not paused.
-    paused_until: Option<String>,
+    paused_until: Option<TimeJson>,
     /// Seconds from now.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     paused_for_s: Option<f64>,
     risk_level: u8,
     attempts: u32,
-    last_attempt_at: Option<String>,
+    last_attempt_at: Option<TimeJson>,
     reason: &'static str,
     /// The end of its host's pause, which also applies to the link.
-    host_paused_until: Option<String>,
+    host_paused_until: Option<TimeJson>,
 }
 
 impl<'a> LinkJson<'a> {
@@ -32,19 +34,20 @@ impl<'a> LinkJson<'a> {
         Self {
             link: &of.link,
             domain: of.domain.as_deref(),
-            paused_until: paused_until.map(rfc3339::format_time),
+            paused_until: paused_until.map(TimeJson::of_process),
             paused_for_s: paused_until.map(|until| until.since(now).as_secs_f64()),
             risk_level: of.state.risk_level,
             attempts: of.state.attempt_count,
-            last_attempt_at: of.state.last_attempt_at.map(rfc3339::format_time),
+            last_attempt_at: of.state.last_attempt_at.map(TimeJson::of_process),
             reason: of.reason().name(),
-            host_paused_until: host_pause.map(rfc3339::format_time),
+            host_paused_until: host_pause.map(TimeJson::of_process),
         }
     }
 }
 
 /// The result of forgetting a domain or a link.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ForgetReport"))]
 pub struct ForgetReportJson<'a> {
     domain: Option<&'a str>,
     link: Option<&'a str>,
@@ -56,8 +59,10 @@ pub struct ForgetReportJson<'a> {
     /// The number of attempts removed from the directory's `peers/`, and of nodes whose older evidence of the domain
     /// was removed; only if the directory has one.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     peer_attempts: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     peer_snapshot_nodes: Option<u64>,
 }
 

@@ -6,12 +6,15 @@ use fetchwise::router::RouteError;
 
 /// An error about one URL, line or request.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "UrlProblem"))]
 pub struct ProblemJson<'a> {
-    /// None if the error is not about a URL.
+    /// The URL that the error concerns; absent if it concerns none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     url: Option<Option<&'a str>>,
-    /// Always false.
+    #[cfg_attr(feature = "schema", schemars(extend("const" = false)))]
     success: bool,
+    /// The name of the error, for programs.
     error_type: &'a str,
     /// The error and what to do about it, for people.
     error: String,

@@ -6,6 +6,7 @@ use fetchwise::analytics::Row;
 
 /// A row.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "StatsRow"))]
 pub struct StatsJson<'a> {
     key: &'a str,
     attempts: u64,
@@ -24,10 +25,11 @@ pub struct StatsJson<'a> {
     visits: u64,
     /// The cost of the requests, in plain requests.
     cost: f64,
+    /// The cost of a delivered page, in plain requests.
     cost_per_page: Option<f64>,
-    /// The cost of a browser for each delivered page; none without a browser or a page.
+    /// The cost of a request by the cheapest browser for each delivered page; null without a browser or a page.
     pub browser_only_cost: Option<f64>,
-    /// The share of it that was not spent; negative if more was spent.
+    /// The share of `browser_only_cost` that was not spent; negative if more was spent.
     pub saved: Option<f64>,
     /// The fetcher of the newest delivered page.
     fetcher: Option<&'a str>,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::HeuristicJson;
 use fetchwise::detect;
 use fetchwise::detect::{Cue, CueSum, Detector, RuleMatch, Scratch, Verdict};
 use fetchwise::fetch_result::BlockKind;
@@ -15,9 +16,10 @@ use fetchwise::response::{Header, Page};
 
 /// The verdict on a response.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Verdict"))]
 pub struct VerdictJson {
     pub url: Option<String>,
-    /// None for a body that is not from a batch.
+    /// The file of the body, in the output of the command; null for a body that is not from a batch.
     pub body_path: Option<PathBuf>,
     pub status: u16,
     pub is_blocked: bool,
@@ -44,15 +46,16 @@ pub struct VerdictJson {
     pub redirect: Option<String>,
     pub block_cues: bool,
     pub waf: Vec<String>,
-    pub heuristics: Vec<HeuristicJson>,
-    /// None without `--explain`.
+    pub heuristics: Vec<HeuristicJson<'static>>,
+    /// All rules that matched; null unless they were asked for (`explain`).
     pub matches: Option<Vec<MatchJson>>,
-    /// None without `--explain`, and for a page without wording of block pages.
+    /// Null unless it was asked for (`explain`), and for a page without wording of block pages.
     pub cues: Option<CuesJson>,
 }
 
 /// The wording of a block page, and the sum of its weights.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Cues"))]
 pub struct CuesJson {
     pub sum: i32,
     pub threshold: i32,
@@ -63,6 +66,7 @@ pub struct CuesJson {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Cue"))]
 pub struct CueJson {
     pub id: String,
     pub weight: i32,
@@ -70,12 +74,7 @@ pub struct CueJson {
 }
 
 #[derive(Debug, Serialize)]
-pub struct HeuristicJson {
-    pub r#type: String,
-    pub value: String,
-}
-
-#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "RuleMatch"))]
 pub struct MatchJson {
     pub rule: String,
     pub vendor: Option<String>,
@@ -162,10 +161,7 @@ impl VerdictJson {
             redirect: verdict.redirect.as_deref().map(str::to_owned),
             block_cues: verdict.block_cues,
             waf: verdict.waf.iter().map(str::to_owned).collect(),
-            heuristics: heuristics
-                .into_iter()
-                .map(|h| HeuristicJson { r#type: h.kind.into_owned(), value: h.value.into_owned() })
-                .collect(),
+            heuristics: heuristics.into_iter().map(HeuristicJson::from).collect(),
             matches,
             cues,
         }

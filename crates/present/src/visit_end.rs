@@ -2,18 +2,20 @@
 
 use serde::Serialize;
 
+use super::TimeJson;
 use fetchwise::decision::Source;
-use fetchwise::rfc3339;
 use fetchwise::selector::Selector;
 use fetchwise::visit::{End, VisitOutcome};
 
 /// How a visit ended.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 pub struct VisitEndJson<'a> {
-    /// `delivered`, `failed` or `paused`.
+    /// How it ended.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = VisitOutcome::NAMES)))]
     end: &'static str,
     error_type: Option<&'a str>,
-    paused_until: Option<String>,
+    paused_until: Option<TimeJson>,
     fetcher: Option<&'a str>,
     source: Option<&'static str>,
     confidence: Option<f64>,
@@ -22,11 +24,12 @@ pub struct VisitEndJson<'a> {
     requests: u32,
     /// Whether the last attempt was the trial of a host that refuses everything, which says nothing of the link.
     was_trial: bool,
-    /// Whether what was delivered is a page of no site.
+    /// Whether what was delivered is a page of no site: of a parked domain, a hoster, or a product before its log-in.
     default_page: bool,
     error: Option<&'a str>,
-    /// The price that a 402 named.
+    /// The price that a 402 named; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     price: Option<&'a str>,
 }
 
@@ -40,7 +43,7 @@ impl<'a> VisitEndJson<'a> {
         Self {
             end: end.how.name(),
             error_type,
-            paused_until: end.paused_until.map(|until| rfc3339::format(selector.clock().date_of(until))),
+            paused_until: end.paused_until.map(|until| selector.clock().date_of(until).into()),
             fetcher: end.fetcher.map(|id| selector.fetcher_name(id)),
             source: end.source.map(Source::name),
             confidence: end.fetcher.map(|_| end.confidence),

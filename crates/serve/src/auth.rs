@@ -24,6 +24,11 @@ const ASSETS: &str = "/assets/";
 /// The number of clients in the rate limiter above which idle clients are dropped.
 const CLIENTS_BEFORE_SWEEP: usize = 10_000;
 
+/// Returns whether a path needs no token.
+pub(crate) fn is_open(path: &str) -> bool {
+    OPEN.contains(&path) || path.starts_with(ASSETS)
+}
+
 /// The client of a request, for quotas and rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Client {
@@ -72,7 +77,7 @@ impl Auth {
     /// names another host, 429 above the rate, 431 with a head that is too long.
     pub(crate) fn admit(&self, parts: &Parts, from: IpAddr) -> Result<Client, Problem> {
         let path = parts.uri.path();
-        let is_open = OPEN.contains(&path) || path.starts_with(ASSETS);
+        let is_open = is_open(path);
         let client = match bearer(&parts.headers).map(|token| self.tokens.find(token)) {
             Some(Some(place)) => Client::Token(place),
             _ => Client::Address(from),

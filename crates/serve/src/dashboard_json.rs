@@ -3,16 +3,18 @@
 use serde::Serialize;
 
 use crate::crawl_progress::CrawlFigures;
+#[cfg(test)]
+use crate::event_marks::EventKind;
 use crate::event_marks::EventMark;
 use crate::time_series::SeriesWindow;
-use fetchwise::rfc3339;
-use fetchwise_present::{FleetJson, HostJson, ImportanceJson, PaceJson, PauseCause, StatsJson};
+use fetchwise_present::{FleetJson, HostJson, ImportanceJson, PaceJson, PauseCause, StatsJson, TimeJson};
 
 /// The whole response.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Dashboard"))]
 pub(crate) struct BoardJson<'a> {
-    pub(crate) now: String,
-    pub(crate) started_at: String,
+    pub(crate) now: TimeJson,
+    pub(crate) started_at: TimeJson,
     pub(crate) version: &'static str,
     pub(crate) mode: &'static str,
     /// Whether the server accepts nothing but reads.
@@ -44,8 +46,11 @@ pub(crate) struct BoardJson<'a> {
 
 /// Something that happened, for a mark on the charts.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DashboardEvent"))]
 pub(crate) struct EventJson {
-    at: String,
+    at: TimeJson,
+    /// The start of the process, the pause of a host, the early end of a pause, or a change of settings.
+    #[cfg_attr(test, schemars(extend("enum" = <EventKind as strum::VariantNames>::VARIANTS)))]
     event: &'static str,
     /// The host or the link, or what was read again; none if there is nothing to say.
     text: Option<String>,
@@ -54,12 +59,13 @@ pub(crate) struct EventJson {
 impl From<EventMark> for EventJson {
     fn from(mark: EventMark) -> Self {
         let text = (!mark.text.is_empty()).then_some(mark.text);
-        Self { at: rfc3339::format(mark.at), event: mark.kind.into(), text }
+        Self { at: mark.at.into(), event: mark.kind.into(), text }
     }
 }
 
 /// How far the crawl alongside the server is.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DashboardCrawl"))]
 pub(crate) struct CrawlJson {
     /// The number of links; none if it is unknown.
     total: Option<u64>,
@@ -71,13 +77,14 @@ pub(crate) struct CrawlJson {
     rate: Option<f64>,
     /// The time for the links that wait for no pause.
     seconds_left: Option<u64>,
+    /// The number of links that wait for the end of a pause.
     paused_links: u64,
     /// The number of hosts of paused links.
     paused_hosts: u64,
     /// The end of the first pause.
-    next_pause_end: Option<String>,
+    next_pause_end: Option<TimeJson>,
     /// The end of the last pause.
-    last_pause_end: Option<String>,
+    last_pause_end: Option<TimeJson>,
 }
 
 impl From<CrawlFigures> for CrawlJson {
@@ -90,14 +97,15 @@ impl From<CrawlFigures> for CrawlJson {
             seconds_left: of.remaining.map(|left| left.as_secs()),
             paused_links: of.paused_links,
             paused_hosts: of.paused_hosts,
-            next_pause_end: of.next_pause_end.map(rfc3339::format_time),
-            last_pause_end: of.last_pause_end.map(rfc3339::format_time),
+            next_pause_end: of.next_pause_end.map(TimeJson::of_process),
+            last_pause_end: of.last_pause_end.map(TimeJson::of_process),
         }
     }
 }
 
 /// Figures by period, each list in the order of time; the last period is incomplete.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Series"))]
 pub(crate) struct SeriesJson<'a> {
     /// The start of the first period, in seconds since 1970.
     start: i64,
@@ -123,6 +131,7 @@ pub(crate) struct SeriesJson<'a> {
 
 /// The attempts of a fetcher.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "FetcherSeries"))]
 struct WorkJson<'a> {
     fetcher: &'a str,
     /// The cost of a request.
@@ -164,6 +173,7 @@ impl<'a> SeriesJson<'a> {
 
 /// Everything that an operator should look at first.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Attention"))]
 pub(crate) struct AttentionJson {
     /// The number of all items, including those that are not listed.
     pub(crate) total: usize,
@@ -173,11 +183,14 @@ pub(crate) struct AttentionJson {
 
 /// Something that an operator should look at.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "AttentionItem"))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum AttentionItem {
     /// The log does not accept attempts, or has lost some.
+    #[cfg_attr(test, schemars(title = "LogAttention"))]
     Log { state: &'static str, reason: Option<String>, lost: u64, is_followed: bool },
     /// A host that delivers much less than before, or next to nothing.
+    #[cfg_attr(test, schemars(title = "FailingHost"))]
     Failing {
         host: String,
         /// The attempts of the last ten minutes that count, and those that delivered.
@@ -187,21 +200,25 @@ pub(crate) enum AttentionItem {
         usual_rate: Option<f64>,
     },
     /// A host that is paused.
-    Paused { host: String, until: String, times_paused: u8, cause: Option<PauseCause> },
+    #[cfg_attr(test, schemars(title = "PausedHost"))]
+    Paused { host: String, until: TimeJson, times_paused: u8, cause: Option<PauseCause> },
     /// A host that gets less than a request in ten seconds.
+    #[cfg_attr(test, schemars(title = "SlowHost"))]
     Slow { host: String, pace: Box<PaceJson> },
 }
 
 /// One domain, with its figures over time.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DomainDashboard"))]
 pub(crate) struct DomainBoardJson<'a> {
-    pub(crate) now: String,
+    pub(crate) now: TimeJson,
     pub(crate) domain: &'a str,
     pub(crate) range: &'static str,
     pub(crate) row: StatsJson<'a>,
     /// Attempts in the last ten minutes.
     pub(crate) recent: u64,
     pub(crate) host: HostJson<'a>,
+    /// The block before the pause.
     pub(crate) cause: Option<PauseCause>,
     pub(crate) series: SeriesJson<'a>,
     pub(crate) browser_request_cost: Option<f64>,
@@ -209,6 +226,7 @@ pub(crate) struct DomainBoardJson<'a> {
 
 /// A row of the fetchers' table.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "FetcherRow"))]
 pub(crate) struct FetcherJson<'a> {
     #[serde(flatten)]
     pub(crate) row: StatsJson<'a>,
@@ -218,6 +236,7 @@ pub(crate) struct FetcherJson<'a> {
 
 /// A part of the domains' table.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DomainsTable"))]
 pub(crate) struct DomainsJson<'a> {
     /// The number of all domains.
     pub(crate) total: usize,
@@ -228,6 +247,7 @@ pub(crate) struct DomainsJson<'a> {
 
 /// A row of the domains' table.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "DomainRow"))]
 pub(crate) struct DomainJson<'a> {
     #[serde(flatten)]
     pub(crate) row: StatsJson<'a>,
@@ -237,6 +257,7 @@ pub(crate) struct DomainJson<'a> {
 
 /// A host with recent requests.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BusyHost"))]
 pub(crate) struct BusyJson<'a> {
     pub(crate) host: &'a str,
     /// Attempts in the last ten minutes.
@@ -246,6 +267,7 @@ pub(crate) struct BusyJson<'a> {
 
 /// The health of the log.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LogState"))]
 pub(crate) struct LogJson {
     pub(crate) dir: String,
     /// `good`, `degraded`, `closed`, or `followed` if another process writes it.
@@ -258,8 +280,8 @@ pub(crate) struct LogJson {
     pub(crate) queued_records: u64,
     pub(crate) queued_bytes: u64,
     pub(crate) syncs: u64,
-    pub(crate) synced_at: Option<String>,
-    pub(crate) compacted_at: Option<String>,
+    pub(crate) synced_at: Option<TimeJson>,
+    pub(crate) compacted_at: Option<TimeJson>,
     /// Records since the start that are lost.
     pub(crate) lost: u64,
 }

@@ -21,7 +21,7 @@ const MAX_OTHERS: usize = 50;
 const MAX_TEXT: usize = 500;
 
 /// The kind of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum EventKind {
     /// The process started.

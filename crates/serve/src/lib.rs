@@ -24,6 +24,8 @@ mod connections;
 mod crawl_progress;
 mod dashboard_cache;
 mod dashboard_json;
+#[cfg(test)]
+mod description;
 mod event_marks;
 mod fleet_membership;
 mod follow;

@@ -12,10 +12,13 @@ use fetchwise_present::ProblemJson;
 
 /// The fields of a response with an error that RFC 9457 defines. The others extend them.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ProblemDetails<'a> {
-    /// Nothing but the status: `error_type` tells errors apart.
+    /// Always `about:blank`: `error_type` tells errors apart.
     r#type: &'static str,
+    /// The phrase of the status.
     title: &'static str,
+    /// The status of the response.
     status: u16,
     /// The same text as `error`.
     detail: &'a str,
@@ -35,6 +38,7 @@ impl<'a> ProblemDetails<'a> {
 
 /// An error that is a whole response.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Problem"))]
 pub(crate) struct ProblemResponse<'a> {
     #[serde(flatten)]
     details: ProblemDetails<'a>,

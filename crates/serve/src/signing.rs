@@ -11,6 +11,30 @@ use url::Url;
 /// The headers of a signature, by name.
 pub type SignatureHeaders = BTreeMap<&'static str, String>;
 
+/// The schema of these headers.
+#[cfg(test)]
+pub(crate) struct SignatureHeadersSchema;
+
+#[cfg(test)]
+impl schemars::JsonSchema for SignatureHeadersSchema {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SignatureHeaders".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "Names and values of the headers to add",
+            "type": "object",
+            "properties": {
+                "Signature-Agent": { "type": "string" },
+                "Signature-Input": { "type": "string" },
+                "Signature": { "type": "string" },
+            },
+            "additionalProperties": { "type": "string" },
+        })
+    }
+}
+
 /// Signs requests that others make.
 pub trait RequestSigner: Debug + Send + Sync {
     /// Returns the headers that a request with this method to `url` gets.

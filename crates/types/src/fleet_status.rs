@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The status of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FleetStatus {
     /// Its id.
     pub node: String,
@@ -56,6 +57,7 @@ pub struct FleetStatus {
 
 /// The status of a peer, as seen by this node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "FleetNode"))]
 pub struct PeerStatus {
     /// Its id.
     pub node: String,
@@ -98,6 +100,7 @@ pub struct PeerStatus {
 
 /// The counters since a node joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FleetCounts {
     /// Attempts published.
     pub published: u64,

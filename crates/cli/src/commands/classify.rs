@@ -274,7 +274,7 @@ fn text(verdict: &VerdictJson, out: &mut Output) -> Result<(), Failure> {
     }
     let mut table = Table::new(&["heuristic", "value"]);
     for heuristic in &verdict.heuristics {
-        table.row([heuristic.r#type.clone(), heuristic.value.clone()]);
+        table.row([heuristic.r#type.to_string(), heuristic.value.to_string()]);
     }
     out.line(format_args!("\n{table}"))?;
     let Some(matches) = &verdict.matches else { return Ok(()) };

@@ -22,6 +22,9 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family as Rows;
 use prometheus_client::registry::Registry;
 
+#[cfg(test)]
+use crate::description::Operation;
+
 use super::problem::Problem;
 use fetchwise::journal::Journal;
 use fetchwise::metrics::{Durations, Family, Kind, Metrics};
@@ -128,6 +131,17 @@ fn classic_text(page: &str) -> String {
 /// Returns the route.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>(counted: Arc<RequestMetrics>) -> Router<S> {
     Router::new().route("/metrics", get(metrics)).layer(axum::Extension(counted))
+}
+
+/// Describes the route.
+#[cfg(test)]
+pub(crate) fn operation() -> Operation {
+    let summary = "Get metrics for Prometheus: protobuf, OpenMetrics or text, as `Accept` requests";
+    Operation::new("get", "/metrics", "figures", "getMetrics", summary).responds::<String>(
+        200,
+        "text/plain",
+        "All metrics",
+    )
 }
 
 /// Counts a request with its response.

@@ -3,15 +3,14 @@
 //! Invariant: pages that follow each other's `next` contain each matching attempt once, as long as nothing is forgotten.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State as Get;
 use axum::response::Response;
-use axum::routing::get;
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
+#[cfg(test)]
+use super::attempt_schema::RecordedAttemptSchema;
 use super::extractors::Query;
 use super::forget::read_domain;
 use crate::attempt_filter::{parse_outcome, parse_time_arg};
@@ -25,36 +24,61 @@ use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::json::AttemptJson;
 use fetchwise::heuristic::url::parse;
 use fetchwise::journal::{self, AttemptQuery, JournalError, Order, OutcomeFilter, QueryStats};
-use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
+use fetchwise_present::TimeJson;
 
 /// The default and the maximum number of attempts of a page.
 const PAGE: (usize, usize) = (50, 1000);
+/// The orders of a page, the default first.
+const ORDERS: [&str; 2] = ["newest", "oldest"];
 
-pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new().route("/v1/attempts", get(attempts))
-}
+described_routes![(
+    "/v1/attempts",
+    get(attempts),
+    attempts("listAttempts", "List single attempts by URL, link, domain, time or outcome, page by page"),
+    |of| {
+        of.query::<AttemptsQuery>()
+            .ok::<AttemptsJson<'_>>("A page of attempts, in the order of recording")
+            .problem(422, "Invalid or unknown value")
+            .problem(503, "The server is loading")
+    }
+)];
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct AttemptsQuery {
+    /// Only attempts at this URL.
     url: Option<String>,
+    /// Only attempts of this link: its id or its URL.
     link: Option<String>,
+    /// Only attempts of this domain, with or without `www.`.
     domain: Option<String>,
+    /// Only attempts from this time on: RFC 3339, a day, or an age such as `2h`.
     since: Option<String>,
+    /// Only attempts up to this time.
     until: Option<String>,
+    /// Only this outcome: `content`, `failed`, `blocked`, or an error type.
     outcome: Option<String>,
+    /// By the order of recording.
+    #[cfg_attr(test, schemars(extend("enum" = ORDERS, "default" = ORDERS[0])))]
     order: Option<String>,
+    /// Maximum number of attempts of the page.
+    #[cfg_attr(test, schemars(range(min = 1, max = PAGE.1), extend("default" = PAGE.0)))]
     limit: Option<usize>,
+    /// `next` of the page before, with otherwise the same parameters.
     cursor: Option<String>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "AttemptsPage"))]
 struct AttemptsJson<'a> {
+    #[cfg_attr(test, schemars(with = "Vec<RecordedAttemptSchema>"))]
     attempts: Vec<AttemptJson<'a>>,
-    /// The cursor of the next page; none after the last one.
+    /// `cursor` of the next page; null after the last one.
     next: Option<String>,
-    compacted_before: Option<String>,
+    /// Attempts before this time may have been removed from the log.
+    compacted_before: Option<TimeJson>,
 }
 
 /// The attempts of a page with their sequence numbers, and whether more match.
@@ -105,7 +129,7 @@ impl AttemptsRequest {
         let order = match asked.order.as_deref() {
             None | Some("" | "newest") => Order::NewestFirst,
             Some("oldest") => Order::OldestFirst,
-            Some(other) => return Err(wrong(UnknownName::new("order", other, ["newest", "oldest"]).to_string())),
+            Some(other) => return Err(wrong(UnknownName::new("order", other, ORDERS).to_string())),
         };
         if let Some(cursor) = given(asked.cursor) {
             let seq = cursor.parse().map_err(|_| wrong("invalid `cursor`: send `next` of the page before"))?;
@@ -134,7 +158,7 @@ async fn attempts(Get(state): Shared, Query(asked): Query<AttemptsQuery>) -> Res
         let last = page.attempts.last().filter(|_| page.has_more);
         Ok(json_response::json(&AttemptsJson {
             next: last.map(|(seq, _)| seq.to_string()),
-            compacted_before: page.found.compacted_before.map(rfc3339::format),
+            compacted_before: page.found.compacted_before.map(TimeJson::from),
             attempts: page.attempts.iter().map(|(_, attempt)| AttemptJson(attempt)).collect(),
         }))
     });

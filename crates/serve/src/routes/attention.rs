@@ -4,9 +4,8 @@
 //!
 //! Must not know: how it is shown.
 
-use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
-use fetchwise_present::{PaceJson, PauseCause};
+use fetchwise_present::{PaceJson, PauseCause, TimeJson};
 
 use crate::dashboard_json::{AttentionItem, AttentionJson, LogJson};
 use crate::pause_cause::{Paused, pause_cause};
@@ -53,7 +52,7 @@ pub(super) fn find(state: &State, log: &LogJson, now: Timestamp) -> AttentionJso
     let mut lookups = 0;
     items.extend(paused.into_iter().take(LISTED).map(|of| AttentionItem::Paused {
         cause: cause(state, (&of.domain, of.paused_until), now, &mut lookups),
-        until: rfc3339::format_time(of.paused_until),
+        until: TimeJson::of_process(of.paused_until),
         times_paused: of.times,
         host: of.domain,
     }));

@@ -1,46 +1,59 @@
 //! `POST /v1/classify`: classification of a response that the caller fetched.
 
-use std::sync::Arc;
+#[cfg(test)]
+use std::collections::BTreeMap;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, State as Get};
 use axum::response::Response;
-use axum::routing::post;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 
 use super::Shared;
 use crate::auth::Client;
+#[cfg(test)]
+use crate::description::Either;
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body::{self, AnyJson};
 use crate::routes::decision_context::wrong;
-use crate::state::State;
 use fetchwise::detect::Scratch;
 use fetchwise::response::{Header, Page};
 use fetchwise_present::{VerdictJson, headers};
 
-pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new().route("/v1/classify", post(classify))
-}
+described_routes![(
+    "/v1/classify",
+    post(classify),
+    attempts("classifyResponse", "Classify a response that the caller fetched"),
+    |of| of.body::<ResponseParts>().ok::<VerdictJson>("The verdict").problem(422, "Missing body, or two bodies")
+)];
 
-/// A response.
+/// Headers as [`headers`] reads them.
+#[cfg(test)]
+pub(super) type HeadersSchema = Either<BTreeMap<String, Either<String, Vec<String>>>, Vec<[String; 2]>>;
+
+/// A response to classify.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Response"))]
 pub(super) struct ResponseParts {
     #[serde(default)]
     pub(super) url: Option<String>,
     #[serde(default)]
     pub(super) final_url: Option<String>,
     #[serde(default)]
+    #[cfg_attr(test, schemars(range(min = 100, max = 999)))]
     pub(super) status: Option<u16>,
+    /// An object of names and values (a value may be a list), or a list of pairs of name and value.
     #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Option<HeadersSchema>"))]
     pub(super) headers: AnyJson,
     #[serde(default)]
     pub(super) body: Option<String>,
     #[serde(default)]
+    #[cfg_attr(test, schemars(extend("contentEncoding" = "base64")))]
     pub(super) body_base64: Option<String>,
+    /// Whether to list all rules that matched.
     #[serde(default)]
     explain: bool,
 }

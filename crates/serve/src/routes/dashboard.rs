@@ -23,10 +23,9 @@ use crate::state::State;
 use crate::time_series::Range;
 use fetchwise::analytics::{By, Row};
 use fetchwise::journal::Health;
-use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
-use fetchwise_present::{PaceJson, StatsJson};
+use fetchwise_present::{PaceJson, StatsJson, TimeJson};
 
 /// The poll interval of the page. With the time that a response takes it is below the five seconds within which an
 /// operator sees a host in trouble.
@@ -36,8 +35,30 @@ const DOMAINS: (usize, usize) = (15, 1000);
 const BUSY: usize = 12;
 const HEURISTICS: usize = 60;
 
-pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new().route("/", get(page)).route("/assets/{*name}", get(asset)).route("/v1/dashboard", get(dashboard))
+described_routes![
+    ("/", get(page), figures("getDashboardPage", "Get the dashboard"), |of| of.responds::<String>(
+        200,
+        "text/html",
+        "The page"
+    )),
+    (
+        "/v1/dashboard",
+        get(dashboard),
+        figures(
+            "getDashboard",
+            "Get the figures of the dashboard: series over time, paces, heuristics, health of the log"
+        ),
+        |of| {
+            of.note("For the dashboard's page only: its fields may change in any release")
+                .query::<DashboardQuery>()
+                .ok::<BoardJson<'_>>("The current figures")
+        }
+    ),
+];
+
+/// Returns the route of the page's files, which is not part of the API.
+pub(super) fn assets() -> Router<Arc<State>> {
+    Router::new().route("/assets/{*name}", get(asset))
 }
 
 async fn page(headers: HeaderMap) -> Result<Response, Problem> {
@@ -67,11 +88,20 @@ enum Sort {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct DashboardQuery {
+    /// The period of the series.
+    #[cfg_attr(test, schemars(extend("enum" = Range::VARIANTS, "default" = <&str>::from(Range::default()))))]
     range: Option<String>,
+    /// The figure that orders the domains; `attempts` by default.
+    #[cfg_attr(test, schemars(extend("enum" = Sort::VARIANTS)))]
     sort: Option<String>,
+    /// Rising or falling.
+    #[cfg_attr(test, schemars(extend("enum" = ["asc", "desc"], "default" = "desc")))]
     order: Option<String>,
+    /// Text that the names of the domains contain.
     search: Option<String>,
+    /// Maximum number of domains.
     limit: Option<usize>,
 }
 
@@ -144,8 +174,8 @@ fn board(state: &State, wanted: &DashboardRequest) -> Response {
     let nothing = Row::default();
     let pace = |host: &str| state.selector.pace().and_then(|pace| pace.explain(host, now));
     json_response::json(&BoardJson {
-        now: rfc3339::format(date),
-        started_at: rfc3339::format(state.dashboard.started_at),
+        now: date.into(),
+        started_at: state.dashboard.started_at.into(),
         version: env!("CARGO_PKG_VERSION"),
         mode: state.selector.router().mode.name(),
         read_only: state.options.read_only,
@@ -258,7 +288,7 @@ fn log(state: &State) -> LogJson {
             reason,
             segments: files.segments,
             bytes: files.bytes,
-            compacted_at: files.compacted_at.map(rfc3339::format),
+            compacted_at: files.compacted_at.map(TimeJson::from),
             ..LogJson::default()
         };
     }
@@ -279,8 +309,8 @@ fn log(state: &State) -> LogJson {
         queued_records: metrics.queued_records,
         queued_bytes: metrics.queued_bytes,
         syncs: metrics.syncs,
-        synced_at: state.dashboard.synced_at().map(rfc3339::format),
-        compacted_at: files.compacted_at.map(rfc3339::format),
+        synced_at: state.dashboard.synced_at().map(TimeJson::from),
+        compacted_at: files.compacted_at.map(TimeJson::from),
         lost: journal.lost().records,
     }
 }

@@ -21,12 +21,14 @@ use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
 use fetchwise_present::{DecisionJson, Unavailable};
 
+/// The names of failures that a caller may state.
+pub(super) const HINTS: [&str; 4] = ["blocked", "empty", "timeout", "unknown"];
+
 /// The statements of a caller about a URL or about all URLs of a call.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub(crate) struct CallerContext {
-    /// The caller's id for the link; default: the URL.
-    pub(crate) id: Option<String>,
     /// What the caller knows besides the URL, by heuristic type.
     #[serde(deserialize_with = "few_named")]
     pub(crate) tags: BTreeMap<String, String>,
@@ -39,6 +41,7 @@ pub(crate) struct CallerContext {
     #[serde(deserialize_with = "few")]
     pub(crate) tried: Vec<String>,
     /// The error type of the last failure.
+    #[cfg_attr(test, schemars(extend("enum" = HINTS)))]
     pub(crate) last_failure: Option<String>,
 }
 
@@ -69,7 +72,6 @@ impl CallerContext {
         let mut tags = all.tags.clone();
         tags.extend(self.tags);
         Self {
-            id: self.id,
             tags,
             prefer: self.prefer.or_else(|| all.prefer.clone()),
             fetchers: self.fetchers.or_else(|| all.fetchers.clone()),
@@ -176,6 +178,5 @@ fn candidate(selector: &Selector, name: &str) -> Result<FetcherId, Problem> {
 }
 
 fn hint(name: &str) -> Result<Hint, Problem> {
-    Hint::from_name(name)
-        .ok_or_else(|| wrong(UnknownName::new("failure", name, ["blocked", "empty", "timeout", "unknown"]).to_string()))
+    Hint::from_name(name).ok_or_else(|| wrong(UnknownName::new("failure", name, HINTS).to_string()))
 }

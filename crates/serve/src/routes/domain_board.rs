@@ -1,12 +1,9 @@
 //! `GET /v1/dashboard/domain`: the figures of one domain over time, its pause and its pace.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State as Get;
 use axum::response::Response;
-use axum::routing::get;
 use serde::Deserialize;
 use strum::VariantNames;
 
@@ -21,17 +18,30 @@ use crate::problem::Problem;
 use crate::state::State;
 use crate::time_series::{Range, Series};
 use fetchwise::journal::{self, AttemptQuery, JournalError, Order};
-use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 use fetchwise_present::{HostJson, StatsJson};
 
-pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new().route("/v1/dashboard/domain", get(domain))
-}
+described_routes![(
+    "/v1/dashboard/domain",
+    get(domain),
+    figures("getDomainDashboard", "Get the figures of one domain over time, its pause and its pace"),
+    |of| {
+        of.note("For the dashboard's page only: its fields may change in any release")
+            .query::<DomainQuery>()
+            .ok::<DomainBoardJson<'_>>("The current figures")
+            .problem(400, "Missing `domain`")
+            .problem(422, "Invalid or unknown value")
+    }
+)];
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct DomainQuery {
+    /// The domain, with or without `www.`.
+    #[cfg_attr(test, schemars(required))]
     domain: Option<String>,
+    /// The period up to now.
+    #[cfg_attr(test, schemars(extend("enum" = Range::VARIANTS, "default" = <&str>::from(Range::default()))))]
     range: Option<String>,
 }
 
@@ -57,7 +67,7 @@ fn board(state: &State, domain: &str, range: Range) -> Result<Response, JournalE
     let paused = state.selector.paused_hosts(now).into_iter().find(|of| of.domain == domain);
     let pace = state.selector.pace().and_then(|pace| pace.explain(domain, now));
     Ok(json_response::json(&DomainBoardJson {
-        now: rfc3339::format(date),
+        now: date.into(),
         domain,
         range: range.into(),
         row: StatsJson::new(domain, &row, browser, fetcher.as_deref()),

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{RawQuery, State as Get};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::get;
 use url::Url;
 
 use super::{Shared, attention};
 use crate::json_response;
 use crate::pause_cause::{Paused, pause_cause};
 use crate::problem::{Problem, ProblemResponse};
+#[cfg(test)]
+use crate::routes::decision_context::HINTS;
 use crate::routes::decision_context::{CallerContext, ContextDecision, ResolvedContext};
 use crate::state::State;
 use fetchwise::decision::Decision;
@@ -20,18 +20,48 @@ use fetchwise::heuristic::url::{domain_of, identity, parse};
 use fetchwise::router::RouteError;
 use fetchwise_present::{ExplainInput, ExplanationJson, PauseJson, ProblemJson};
 
-pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new().route("/v1/explain", get(explain))
+described_routes![(
+    "/v1/explain",
+    get(explain),
+    decisions("explainDecision", "Explain why a fetcher would be used"),
+    |of| {
+        of.query::<ExplainQuery>()
+            .ok::<ExplanationJson<'_>>("The decision and the evidence behind it")
+            .problem(400, "Missing `url`")
+            .problem(422, "The URL cannot be fetched")
+    }
+)];
+
+/// The query as [`read`] reads it.
+#[cfg(test)]
+#[derive(schemars::JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct ExplainQuery {
+    /// The URL, percent-encoded.
+    url: String,
+    /// The caller's id for the link.
+    id: Option<String>,
+    /// The fetcher that the caller prefers.
+    prefer: Option<String>,
+    /// A fetcher that is available to the caller; repeatable.
+    fetchers: Option<Vec<String>>,
+    /// A fetcher that was already tried; repeatable.
+    tried: Option<Vec<String>>,
+    /// The error type of the last failure.
+    #[schemars(extend("enum" = HINTS))]
+    last_failure: Option<String>,
+    /// A heuristic as `TYPE=VALUE`; repeatable.
+    tag: Option<Vec<String>>,
 }
 
 /// Parses `url`, `id`, `prefer`, `last_failure`, and the repeatable `tried` and `tag=TYPE=VALUE`.
-fn read(query: &str) -> Result<(String, CallerContext), Problem> {
-    let (mut url, mut said) = (None, CallerContext::default());
+fn read(query: &str) -> Result<(String, Option<String>, CallerContext), Problem> {
+    let (mut url, mut id, mut said) = (None, None, CallerContext::default());
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         let value = value.into_owned();
         match &*name {
             "url" => url = Some(value),
-            "id" => said.id = Some(value),
+            "id" => id = Some(value),
             "prefer" => said.prefer = Some(value),
             "fetchers" => said.fetchers.get_or_insert_default().push(value),
             "tried" => said.tried.push(value),
@@ -46,13 +76,13 @@ fn read(query: &str) -> Result<(String, CallerContext), Problem> {
         }
     }
     let url = url.ok_or_else(|| Problem::bad_request("missing `url`: add it to the query, percent-encoded"))?;
-    Ok((url, said))
+    Ok((url, id, said))
 }
 
 async fn explain(Get(state): Shared, RawQuery(query): RawQuery) -> Result<Response, Problem> {
-    let (text, said) = read(query.as_deref().unwrap_or_default())?;
+    let (text, id, said) = read(query.as_deref().unwrap_or_default())?;
     let known = ResolvedContext::of(&said, &state)?;
-    let (id, selector) = (said.id.as_deref(), &*state.selector);
+    let (id, selector) = (id.as_deref(), &*state.selector);
     let found = parse(text.trim()).map_err(RouteError::from).and_then(|url| {
         let decided = known.decide(id, &url, &state)?;
         let explanation = selector.explain(&url, &known.select_context(id, &url, &state))?;

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, State as Get};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::post;
 use serde::Deserialize;
 
 use super::Shared;
@@ -24,11 +22,19 @@ use fetchwise::journal::{JournalError, TombstoneTarget};
 use fetchwise::time::Timestamp;
 use fetchwise_present::ForgetReportJson;
 
-pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new().route("/v1/forget", post(forget))
-}
+described_routes![("/v1/forget", post(forget), hosts("forget", "Forget a domain or a link"), |of| {
+    of.body::<ForgetRequest>()
+                .ok::<ForgetReportJson<'_>>("What was forgotten")
+                .problem(422, "The body names neither a domain nor a link")
+                .problem(
+                    503,
+                    "This node has forgotten it but could not notify the other nodes of the fleet (`fleet_not_notified`); repeat \
+                     the request to notify them",
+                )
+})];
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Forget"))]
 struct ForgetRequest {
     domain: Option<String>,
     link: Option<String>,

@@ -6,12 +6,10 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
 use serde::Serialize;
-use std::sync::Arc;
 
 use super::Shared;
 use crate::json_response;
 use crate::problem::Problem;
-use crate::state::State;
 use fetchwise::journal::Health;
 
 /// Returns the routes of a server that is still loading its log. Every other path responds that it is loading.
@@ -19,19 +17,27 @@ pub(crate) fn while_loading() -> Router {
     Router::new().route("/healthz", get(health)).route("/readyz", get(not_ready)).fallback(loading)
 }
 
-pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new().route("/healthz", get(health)).route("/readyz", get(ready))
-}
+described_routes![
+    ("/healthz", get(health), server("checkAlive", "Check whether the server is alive"), |of| {
+        of.ok::<HealthJson>("The server is alive")
+    }),
+    ("/readyz", get(ready), server("checkReady", "Check whether the server accepts work"), |of| {
+        of.ok::<ReadyJson>("The server is ready").fails::<ReadyJson>(503, "The server is not ready")
+    }),
+];
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Health"))]
 struct HealthJson {
+    #[cfg_attr(test, schemars(extend("const" = "ok")))]
     status: &'static str,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Ready"))]
 struct ReadyJson {
     ready: bool,
-    /// `good`, `degraded` or `closed`.
+    #[cfg_attr(test, schemars(extend("enum" = ["good", "degraded", "closed"])))]
     log: &'static str,
     log_checking: bool,
     stopping: bool,

@@ -2,13 +2,10 @@
 //! pause early.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, State as Get};
 use axum::response::Response;
-use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::Shared;
@@ -27,17 +24,32 @@ use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
 use fetchwise_present::{HostJson, LinkJson, UnpausedJson};
 
-pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new()
-        .route("/v1/hosts", get(hosts))
-        .route("/v1/hosts/{domain}/unpause", post(unpause_host))
-        .route("/v1/links", get(links))
-        .route("/v1/links/unpause", post(unpause_link))
-}
+described_routes![
+    ("/v1/hosts", get(hosts), hosts("listHosts", "List hosts with their pauses and paces"), |of| {
+        of.query::<HostsQuery>().ok::<Vec<HostJson<'_>>>("Sorted by name").problem(422, "Unknown state")
+    }),
+    ("/v1/hosts/{domain}/unpause", post(unpause_host), hosts("unpauseHost", "End the pause of a host"), |of| {
+        of.parameter("The domain")
+            .ok::<UnpausedJson<'_>>("Whether a pause was active; the change is in the log")
+            .problem(422, "The domain is not valid")
+            .problem(503, "The log cannot store the change now")
+    }),
+    ("/v1/links", get(links), hosts("listLinks", "List links that are paused or whose last attempt failed"), |of| {
+        of.query::<WhichLinks>().ok::<Vec<LinkJson<'_>>>("Sorted by name").problem(422, "Unknown state")
+    }),
+    ("/v1/links/unpause", post(unpause_link), hosts("unpauseLink", "End the pause of a link"), |of| {
+        of.body::<WhichLink>()
+            .ok::<UnpausedJson<'_>>("Whether a pause was active; the change is in the log")
+            .problem(503, "The log cannot store the change now")
+    }),
+];
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct HostsQuery {
+    /// `paused` lists only paused hosts.
     state: Option<String>,
+    /// Only this host.
     host: Option<String>,
 }
 
@@ -74,8 +86,11 @@ fn known(state: &State, is_paused_only: bool, host: Option<&str>) -> Response {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct WhichLinks {
+    /// `paused` or `at-risk`.
     state: Option<String>,
+    /// Only links of this domain.
     domain: Option<String>,
 }
 
@@ -110,6 +125,7 @@ async fn unpause_host(Get(state): Shared, Path(domain): Path<String>) -> Result<
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "UnpauseLink"))]
 struct WhichLink {
     link: String,
 }

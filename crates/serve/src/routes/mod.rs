@@ -1,7 +1,6 @@
 //! The routes, one file per group. A route reads a request, calls the library and writes the result.
 //!
-//! To add routes, write a file with a `routes` function and merge its result in [`router`]. `auth` lists the paths that
-//! need no token.
+//! To add routes, write a file with `described_routes` and list it in `groups`. `auth` lists the paths that need no token.
 
 use std::sync::Arc;
 
@@ -17,6 +16,38 @@ use super::problem::Problem;
 use super::state::State;
 use crate::metrics::fleet::FleetMetrics;
 
+/// Makes `routes`, and for tests `operations`, which describes the same routes. Each has a path, a method with its handler, a
+/// subject with a name and a summary, and what a closure adds to the description.
+macro_rules! described_routes {
+    ($(($path:literal, $method:ident($handler:expr), $tag:ident($name:literal, $summary:literal), $describe:expr)),+ $(,)?) => {
+        pub(super) fn routes() -> axum::Router<std::sync::Arc<crate::state::State>> {
+            axum::Router::new()$(.route($path, axum::routing::$method($handler)))+
+        }
+
+        #[cfg(test)]
+        pub(super) fn operations() -> Vec<crate::description::Operation> {
+            use crate::description::Operation;
+            vec![$(Operation::new(stringify!($method), $path, stringify!($tag), $name, $summary).with($describe)),+]
+        }
+    };
+}
+
+/// Merges the routes of files, and for tests their descriptions.
+macro_rules! groups {
+    ($($group:ident),+ $(,)?) => {
+        fn described() -> Router<Arc<State>> {
+            Router::new()$(.merge($group::routes()))+
+        }
+
+        #[cfg(test)]
+        fn operations() -> Vec<crate::description::Operation> {
+            std::iter::once(metrics::operation())$(.chain($group::operations()))+.collect()
+        }
+    };
+}
+
+#[cfg(test)]
+mod attempt_schema;
 mod attempts;
 mod attention;
 mod classify;
@@ -39,6 +70,25 @@ mod sign;
 mod stats;
 mod visits;
 
+groups![
+    health,
+    select,
+    explain,
+    record_attempts,
+    attempts,
+    classify,
+    visits,
+    sign,
+    forget,
+    stats,
+    hosts,
+    mode,
+    openapi,
+    dashboard,
+    domain_board,
+    rollout,
+];
+
 /// The extractor of the shared state.
 pub(crate) type Shared = axum::extract::State<Arc<State>>;
 
@@ -52,22 +102,8 @@ pub(crate) fn router(state: Arc<State>) -> Router {
     let counted = Arc::new(RequestMetrics::new(selector, journal, registry));
     Router::new()
         .merge(metrics::routes(Arc::clone(&counted)))
-        .merge(health::routes())
-        .merge(select::routes())
-        .merge(explain::routes())
-        .merge(record_attempts::routes())
-        .merge(attempts::routes())
-        .merge(classify::routes())
-        .merge(visits::routes())
-        .merge(sign::routes())
-        .merge(forget::routes())
-        .merge(stats::routes())
-        .merge(hosts::routes())
-        .merge(mode::routes())
-        .merge(openapi::routes())
-        .merge(dashboard::routes())
-        .merge(domain_board::routes())
-        .merge(rollout::routes())
+        .merge(dashboard::assets())
+        .merge(described())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         // `Bodies::read` reads bodies and enforces the limit.

@@ -1,12 +1,8 @@
 //! `GET` and `POST /v1/mode`: the decision mode (evidence or router table), read and changed while the server runs.
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, State as Get};
 use axum::response::Response;
-use axum::routing::get;
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
@@ -17,16 +13,25 @@ use crate::problem::Problem;
 use crate::request_body;
 use crate::routes::decision_context::wrong;
 use crate::state::State;
-use fetchwise::rfc3339;
 use fetchwise::router::Mode;
 use fetchwise::unknown_name::UnknownName;
+use fetchwise_present::TimeJson;
 
-pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new().route("/v1/mode", get(mode).post(change))
-}
+described_routes![
+    ("/v1/mode", get(mode), server("getMode", "Get the decision mode"), |of| {
+        of.ok::<ModeJson>("The mode, the share of learned decisions and the router table")
+    }),
+    ("/v1/mode", post(change), server("setMode", "Change the decision mode while the server runs"), |of| {
+        of.body::<ModeChange>()
+            .ok::<ModeJson>("The mode after the change")
+            .problem(422, "Unknown mode, or the mode needs a router table")
+    }),
+];
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Mode"))]
 struct ModeJson {
+    #[cfg_attr(test, schemars(extend("enum" = <Mode as strum::VariantNames>::VARIANTS)))]
     mode: &'static str,
     split_share: f64,
     /// Domains in the router table.
@@ -36,20 +41,24 @@ struct ModeJson {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Fallback"))]
 struct FallBackJson {
-    at: String,
+    at: TimeJson,
     from: &'static str,
     split_share: f64,
     reason: String,
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ModeChange"))]
 struct ModeChange {
     #[serde(default)]
+    #[cfg_attr(test, schemars(extend("enum" = <Mode as strum::VariantNames>::VARIANTS)))]
     mode: Option<String>,
     #[serde(default)]
+    #[cfg_attr(test, schemars(range(min = 0, max = 1)))]
     split_share: Option<f64>,
-    /// Turns learning on again after a rollback to the router table.
+    /// Whether to turn learning on again after a rollback to the router table.
     #[serde(default)]
     resume: bool,
 }
@@ -61,7 +70,7 @@ async fn mode(Get(state): Shared) -> Response {
         split_share: router.split_share,
         routes: router.table.len(),
         fallen_back: state.selector.fallen_back().map(|of| FallBackJson {
-            at: rfc3339::format(of.at),
+            at: of.at.into(),
             from: of.from.name(),
             split_share: of.split_share,
             reason: of.reason.clone(),

@@ -5,18 +5,18 @@
 //! a known id is refused.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, State as Get};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::post;
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::Shared;
+#[cfg(test)]
+use super::attempt_schema::AttemptSchema;
 use super::stats::wait_for_scan;
 use crate::auth::Client;
 use crate::json_response;
@@ -31,14 +31,25 @@ use fetchwise::time::Timestamp;
 /// Maximum number of invalid lines that the response lists; further ones are counted.
 const MAX_NAMED: usize = 1000;
 
-pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new().route("/v1/attempts", post(attempts))
-}
+described_routes![(
+    "/v1/attempts",
+    post(attempts),
+    attempts("recordAttempts", "Record attempts made by another program"),
+    |of| {
+        of.lines::<AttemptSchema>()
+            .ok::<TakenJson>("The accepted attempts are in the log")
+            .fails::<TakenJson>(409, "No attempt was accepted, and a known id came with other content")
+            .fails::<TakenJson>(422, "No attempt was accepted")
+            .stores_attempts()
+    }
+)];
 
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "AttemptsReport"))]
 struct TakenJson {
+    /// The number of attempts that are in the log at its durability, duplicates included.
     accepted: u64,
-    /// The number of accepted attempts that were already known.
+    /// The number of accepted attempts that were already in the log.
     duplicates: u64,
     refused: Vec<RefusedJson>,
     /// The number of refused lines that are not listed.
@@ -49,7 +60,9 @@ struct TakenJson {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "RefusedLine"))]
 struct RefusedJson {
+    /// The line number, counted from 1.
     line: u64,
     error: String,
 }

@@ -8,7 +8,11 @@ use serde_json::Value;
 use url::Url;
 use xxhash_rust::xxh3::xxh3_64;
 
+#[cfg(test)]
+use super::classify::HeadersSchema;
 use super::classify::ResponseParts;
+#[cfg(test)]
+use crate::description::Either;
 use crate::problem::Problem;
 use crate::request_body::AnyJson;
 use crate::routes::decision_context::wrong;
@@ -29,15 +33,21 @@ const MAX_OWN: usize = 64;
 /// A report.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Report"))]
 pub(super) struct Report {
-    /// The number of the request within the visit; default: the current one.
+    /// The number of the request within the visit; default: the current one. A report with a number is recorded once.
     pub(super) number: Option<u32>,
+    /// `content`, a documented error type, or your own name that begins with `x_`.
     outcome: Option<String>,
+    #[cfg_attr(test, schemars(range(min = 100, max = 999)))]
     status: Option<u16>,
     /// Seconds, or the text of a `Retry-After` header.
+    #[cfg_attr(test, schemars(with = "Option<Either<f64, String>>"))]
     retry_after: Option<AnyJson>,
+    #[cfg_attr(test, schemars(range(min = 0)))]
     duration_ms: Option<f64>,
-    /// The part of the duration that the crawler's machine caused.
+    /// The part of `duration_ms` that the crawler's machine caused: it does not count as the host's latency.
+    #[cfg_attr(test, schemars(range(min = 0)))]
     local_delay_ms: Option<f64>,
     /// The number of requests that were sent to the host.
     requests: Option<u16>,
@@ -46,10 +56,13 @@ pub(super) struct Report {
     truncated: bool,
     /// The URL after redirects: its host gets the pause, the pace, the block and the evidence.
     final_url: Option<String>,
+    /// An object of names and values (a value may be a list), or a list of pairs of name and value.
+    #[cfg_attr(test, schemars(with = "Option<HeadersSchema>"))]
     headers: AnyJson,
     body: Option<String>,
+    #[cfg_attr(test, schemars(extend("contentEncoding" = "base64")))]
     body_base64: Option<String>,
-    /// Why the fetcher is unavailable; no request was sent.
+    /// The reason why the fetcher is unavailable; no request was sent.
     unavailable: Option<String>,
 }
 

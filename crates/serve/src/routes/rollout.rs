@@ -3,21 +3,24 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State as Get;
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::get;
+
+#[cfg(test)]
+use serde_json::{Map, Value};
 
 use super::Shared;
 use crate::json_response;
 use crate::problem::Problem;
-use crate::state::State;
 use fetchwise::rollout;
 
-pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new().route("/v1/rollout", get(arms))
-}
+described_routes![(
+    "/v1/rollout",
+    get(arms),
+    figures("getRollout", "Compare both arms of a rollout, as `fetchwise rollout --json`"),
+    |of| of.ok::<Map<String, Value>>("The comparison over the current stage")
+)];
 
 async fn arms(Get(state): Shared) -> Result<Response, Problem> {
     if let Some(known) = state.dashboard.rollout() {

@@ -1,44 +1,57 @@
 //! `POST /v1/select`: selection of a fetcher for one or many URLs.
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, State as Get};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::post;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use url::Url;
 
 use super::Shared;
 use crate::auth::Client;
+#[cfg(test)]
+use crate::description::{Both, Either};
 use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body;
-use crate::routes::decision_context::{CallerContext, ResolvedContext, wrong};
+use crate::routes::decision_context::{CallerContext, ResolvedContext};
 use crate::state::State;
 use fetchwise::heuristic::url::{UrlError, parse};
 use fetchwise::router::RouteError;
 use fetchwise::selector::Selector;
+#[cfg(test)]
+use fetchwise_present::DecisionJson;
 use fetchwise_present::ProblemJson;
 
-pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new().route("/v1/select", post(select))
-}
+described_routes![("/v1/select", post(select), decisions("selectFetchers", "Select a fetcher for each URL"), |of| {
+    of.note(
+        "Send many URLs in one request: the server requests the evidence of 16 of them from memory before it decides \
+         the first.",
+    )
+    .body::<Both<Urls, CallerContext>>()
+    .ok::<Vec<Either<DecisionJson<'_>, ProblemJson<'_>>>>("One decision or error per URL, in the order of the request")
+    .problem(422, "Unknown name or invalid tag")
+})];
 
-/// The field of a body that has the URLs.
+/// The URLs to select fetchers for, with statements about all of them.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Select"))]
 struct Urls {
+    /// URLs, or objects with a URL and its own statements, which come before those about all.
     #[serde(rename = "urls")]
+    #[cfg_attr(test, schemars(with = "Vec<Either<String, Both<Link, CallerContext>>>"))]
     _urls: IgnoredAny,
 }
 
 /// A URL with its own statements.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SelectUrl"))]
 struct Link {
     url: String,
+    /// The caller's id for the link, to which pauses apply; default: the URL.
+    #[serde(default)]
+    id: Option<String>,
 }
 
 async fn select(Get(state): Shared, Extension(client): Extension<Client>, body: Body) -> Result<Response, Problem> {
@@ -63,9 +76,6 @@ fn decide_all(state: &State, body: &[u8]) -> Result<Vec<u8>, Problem> {
     };
     // The statements about all URLs.
     let (Urls { .. }, said): (_, CallerContext) = request_body::parse_both(body)?;
-    if said.id.is_some() {
-        return Err(wrong("`id` belongs to one URL: send it in an object with that `url`"));
-    }
     let all = ResolvedContext::of(&said, state)?;
     let mut out = Vec::with_capacity(64 + 256 * urls.len());
     out.push(b'[');
@@ -91,8 +101,7 @@ fn asked(state: &State, item: &[u8], said: &CallerContext) -> Result<Asked, Prob
     let (text, id, own) = match item.first() {
         Some(b'"') => (request_body::parse(item)?, None, Ok(None)),
         Some(b'{') => {
-            let (Link { url }, own): (_, CallerContext) = request_body::parse_both(item)?;
-            let id = own.id.clone();
+            let (Link { url, id }, own): (_, CallerContext) = request_body::parse_both(item)?;
             (url, id, ResolvedContext::of(&own.or(said), state).map(Some))
         }
         _ => {

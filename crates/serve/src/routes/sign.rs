@@ -4,12 +4,10 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, State as Get};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::post;
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
@@ -18,8 +16,9 @@ use crate::json_response;
 use crate::problem::Problem;
 use crate::request_body;
 use crate::routes::decision_context::wrong;
+#[cfg(test)]
+use crate::signing::SignatureHeadersSchema;
 use crate::signing::{RequestSigner, SignatureHeaders, Unsigned};
-use crate::state::State;
 use fetchwise::heuristic::url::parse;
 
 /// The largest number of requests in one call.
@@ -27,26 +26,54 @@ const MAX_REQUESTS: usize = 1000;
 /// The longest method.
 const MAX_METHOD: usize = 32;
 
-pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new().route("/v1/sign", post(sign))
+described_routes![("/v1/sign", post(sign), visits("signRequests", "Sign requests that the caller makes"), |of| {
+    of.note("Returns the headers of one Web Bot Auth signature for each request. A signature is for one request: each redirect and each repetition needs a separate one. It is valid for a minute.")
+                .body::<SignBody>()
+                .ok::<SignJson>("The headers of each request, in the order of the requests")
+                .problem(401, "Missing or invalid token. A server without tokens signs nothing, also for this machine")
+                .problem(404, "The server signs no requests: it runs without --sign")
+                .problem(
+                    422,
+                    "A URL that is not signed, such as plain http; an invalid method; or more than 1,000 requests",
+                )
+                .problem(
+                    503,
+                    "Nothing can be signed now: no key is valid, or the clock is wrong; or the server is loading or stopping; \
+                     retry later",
+                )
+})];
+
+/// The body.
+#[cfg(test)]
+#[derive(schemars::JsonSchema)]
+#[schemars(rename = "Sign")]
+#[expect(dead_code, reason = "only its schema is used")]
+struct SignBody {
+    #[schemars(length(max = MAX_REQUESTS))]
+    requests: Vec<ToSign>,
 }
 
 /// A request to sign.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "RequestToSign"))]
 struct ToSign {
+    /// An https URL.
     url: String,
-    /// GET by default.
     #[serde(default)]
+    #[cfg_attr(test, schemars(extend("default" = "GET")))]
     method: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Signed"))]
 struct SignJson {
     requests: Vec<SignedJson>,
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SignedRequest"))]
 struct SignedJson {
+    #[cfg_attr(test, schemars(with = "SignatureHeadersSchema"))]
     headers: SignatureHeaders,
 }
 

@@ -1,11 +1,7 @@
 //! `GET /v1/stats?by=` and `GET /v1/ban-rate?domain=`: statistics of the attempts in the log.
 
-use std::sync::Arc;
-
-use axum::Router;
 use axum::extract::State as Get;
 use axum::response::Response;
-use axum::routing::get;
 use serde::Deserialize;
 
 use super::Shared;
@@ -21,12 +17,22 @@ use fetchwise_present::{BanRateJson, StatsJson};
 
 const DAY_MS: i64 = 86_400_000;
 
-pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new().route("/v1/stats", get(stats)).route("/v1/ban-rate", get(ban_rate))
-}
+described_routes![
+    ("/v1/stats", get(stats), figures("getStats", "Get statistics: success, blocks and kinds of decisions"), |of| {
+        of.query::<StatsQuery>().ok::<Vec<StatsJson<'_>>>("One row per group").problem(422, "Unknown grouping")
+    }),
+    ("/v1/ban-rate", get(ban_rate), figures("getBanRate", "Get the ban rate of a domain"), |of| {
+        of.query::<AskedRate>()
+            .ok::<BanRateJson<'_>>("The ban rate over whole UTC days")
+            .problem(400, "Missing `domain`")
+            .problem(422, "The domain is not valid")
+    }),
+];
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct StatsQuery {
+    /// Grouping: `all`, `domain`, `fetcher`, `outcome`, `day` or `week`.
     by: Option<String>,
     /// Maximum number of rows.
     limit: Option<usize>,
@@ -62,8 +68,13 @@ pub(super) async fn wait_for_scan(state: &State) -> Result<(), Problem> {
 const DAYS: u32 = 7;
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct AskedRate {
+    /// The domain, with or without `www.`.
+    #[cfg_attr(test, schemars(required))]
     domain: Option<String>,
+    /// Number of days, counted back from today; 7 by default.
+    #[cfg_attr(test, schemars(with = "Option<u32>", range(min = 1)))]
     days: Option<String>,
 }
 

@@ -8,12 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, State as Get};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -23,12 +21,16 @@ use super::Shared;
 use super::extractors::{Path, Query};
 use super::report_body::{Report, ReportContent};
 use crate::auth::Client;
+#[cfg(test)]
+use crate::description::{Both, Either};
 use crate::json_response;
 use crate::problem::{Problem, ProblemDetails};
 use crate::request_body;
 use crate::routes::decision_context::{CallerContext, ResolvedContext, wrong};
 use crate::state::State;
 use crate::visits::{ActiveVisit, OwnedVisit, TooMany, VisitSlot, VisitState, write};
+#[cfg(test)]
+use crate::visits::{StepJson, VisitStepJson};
 use fetchwise::heuristic::url::parse;
 use fetchwise::router::Mode;
 use fetchwise::visit::Visit;
@@ -37,31 +39,107 @@ use fetchwise_present::ProblemJson;
 /// The longest wait within one request, in seconds.
 const MAX_WAIT_S: u64 = 60;
 
-pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new()
-        .route("/v1/visits", get(sum).post(begin))
-        .route("/v1/visits/report", post(report_many))
-        .route("/v1/visits/{id}", get(current_step).delete(give_up))
-        .route("/v1/visits/{id}/next", post(current_step))
-        .route("/v1/visits/{id}/report", post(report))
-}
+described_routes![
+    ("/v1/visits", post(begin), visits("beginVisits", "Begin one visit or several"), |of| {
+        of.body::<BeginBody>()
+            .responds::<VisitStepJson<'_>>(201, "application/json", "The visit and its first step")
+            .ok::<Vec<Either<VisitStepJson<'_>, ProblemJson<'_>>>>(
+                "Several visits, each with its first step, in the order of the request",
+            )
+            .problem(422, "The URL cannot be fetched, or a name is unknown")
+            .problem(
+                503,
+                "Too many visits are active, there is no room for the body, or the server is loading; send it again",
+            )
+    }),
+    ("/v1/visits", get(sum), visits("countVisits", "Count visits"), |of| {
+        of.ok::<SumJson>("Active visits, and totals since the server started")
+    }),
+    ("/v1/visits/report", post(report_many), visits("reportToVisits", "Report to several visits"), |of| {
+        of.body::<ReportsBody>()
+            .ok::<Vec<Either<VisitStepJson<'_>, RefusedJson<'_>>>>(
+                "The next step of each visit, in the order of the request; the attempts are in the log",
+            )
+            .problem(422, "The body is not a list")
+            .stores_attempts()
+    }),
+    ("/v1/visits/{id}", get(current_step), visits("getVisit", "Get the current step of a visit"), |of| {
+        of.parameter("Id of the visit")
+            .query::<Waiting>()
+            .ok::<VisitStepJson<'_>>("The current step")
+            .problem(404, "Unknown visit")
+    }),
+    ("/v1/visits/{id}", delete(give_up), visits("cancelVisit", "Cancel a visit"), |of| {
+        of.parameter("Id of the visit")
+            .ok::<GivenUpJson<'_>>("The visit is cancelled; its unreported request counts as never handed out")
+            .problem(404, "Unknown visit")
+    }),
+    (
+        "/v1/visits/{id}/next",
+        post(current_step),
+        visits("nextVisitStep", "Get the current step of a visit, for clients that avoid a GET with side effects"),
+        |of| {
+            of.parameter("Id of the visit")
+                .query::<Waiting>()
+                .ok::<VisitStepJson<'_>>("The current step")
+                .problem(404, "Unknown visit")
+        }
+    ),
+    ("/v1/visits/{id}/report", post(report), visits("reportToVisit", "Report the result of a request"), |of| {
+        of.parameter("Id of the visit")
+            .body::<Report>()
+            .ok::<VisitStepJson<'_>>("The next step; the attempt is in the log")
+            .problem(404, "Unknown visit")
+            .fails::<RefusedJson<'_>>(409, "The report does not match the state of the visit")
+            .problem(422, "Invalid report")
+            .stores_attempts()
+    }),
+];
 
-/// The request for a visit, without the statements of a [`CallerContext`].
+/// A visit to begin.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Visit"))]
 struct VisitRequest {
     url: String,
+    /// The caller's id for the link, to which pauses apply; default: the URL.
+    #[serde(default)]
+    id: Option<String>,
     /// Whether evidence decides or the router table; default: as the mode says.
     #[serde(default)]
     learning: Option<bool>,
 }
 
+// What the body of `begin` may be.
+#[cfg(test)]
+#[derive(schemars::JsonSchema)]
+#[schemars(untagged, inline)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum BeginBody {
+    One(Both<VisitRequest, CallerContext>),
+    List(Vec<Both<VisitRequest, CallerContext>>),
+    Object { visits: Vec<Both<VisitRequest, CallerContext>> },
+}
+
+// What the body of `report_many` may be.
+#[cfg(test)]
+#[derive(schemars::JsonSchema)]
+#[schemars(untagged, inline)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum ReportsBody {
+    List(Vec<Both<OfVisit, Report>>),
+    Object { reports: Vec<Both<OfVisit, Report>> },
+}
+
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Waiting {
+    /// Seconds to wait until the visit has something to do; at most 60.
     wait_s: Option<u64>,
 }
 
 /// One report of a list.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ReportOf"))]
 struct OfVisit {
     visit: String,
 }
@@ -134,7 +212,7 @@ fn begin_one(
     let mut visit: OwnedVisit = Visit::new(Arc::clone(&state.selector), url)
         .map_err(|error| invalid(error.to_string()))?
         .without(lacking.union(known.tried));
-    if let Some(id) = &said.id {
+    if let Some(id) = &request.id {
         visit = visit.link_id(id);
     }
     if !known.heuristics.is_empty() {
@@ -156,7 +234,9 @@ fn begin_one(
     Ok(slot)
 }
 
+/// The number of visits since the server started, and of those that are active.
 #[derive(serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "VisitSum"))]
 struct SumJson {
     under_way: usize,
     begun: u64,
@@ -221,7 +301,9 @@ async fn give_up(Get(state): Shared, Path(id): Path<String>) -> Result<Response,
     Ok(json_response::with_status(StatusCode::OK, &GivenUpJson { visit: &id, given_up: true }))
 }
 
+/// A visit that was cancelled.
 #[derive(serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "VisitCancelled"))]
 struct GivenUpJson<'a> {
     visit: &'a str,
     given_up: bool,
@@ -301,16 +383,21 @@ struct ReportRefusal {
     error: String,
 }
 
+/// A report that does not match the state of its visit.
 #[derive(serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "VisitProblem"))]
 struct RefusedJson<'a> {
     /// None within a list.
     #[serde(flatten)]
     details: Option<ProblemDetails<'a>>,
     visit: &'a str,
+    #[cfg_attr(test, schemars(extend("const" = false)))]
     success: bool,
     error_type: &'a str,
     error: &'a str,
+    /// The current step of the visit; absent within a list.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "StepJson<'a>"))]
     step: Option<Value>,
 }
 

@@ -30,6 +30,8 @@ const OVERDUE_AFTER: Duration = Duration::from_secs(2);
 const HELD_FOR: Duration = Duration::from_secs(1);
 
 pub(crate) use step_json::write;
+#[cfg(test)]
+pub(crate) use step_json::{StepJson, VisitStepJson};
 
 /// A visit that outlives the request that began it.
 pub(crate) type OwnedVisit = Visit<Arc<Selector>, Url>;

@@ -4,21 +4,26 @@ use serde::Serialize;
 
 use super::{ActiveVisit, VisitState};
 use crate::signing::SignatureHeaders;
-use fetchwise::rfc3339;
+#[cfg(test)]
+use crate::signing::SignatureHeadersSchema;
 use fetchwise::selector::Selector;
-use fetchwise_present::{DecisionJson, VisitEndJson};
+use fetchwise_present::{DecisionJson, TimeJson, VisitEndJson};
 
 /// A visit with its current step.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "VisitStep"))]
 pub(crate) struct VisitStepJson<'a> {
+    /// The id of the visit.
     visit: &'a str,
     step: StepJson<'a>,
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Step"))]
 #[serde(tag = "kind", rename_all = "snake_case")]
-enum StepJson<'a> {
+pub(crate) enum StepJson<'a> {
     /// Make one request and report its result.
+    #[cfg_attr(test, schemars(title = "FetchStep"))]
     Fetch {
         /// The number of the request within the visit; a report with it is recorded once.
         number: u32,
@@ -29,13 +34,21 @@ enum StepJson<'a> {
         is_probe: bool,
         max_redirects: u32,
         decision: DecisionJson<'a>,
-        /// The headers to add, if the request is signed.
+        /// The headers to add, if the request is signed: if the fetcher signs (`direct_signed`, `browser_signed`, and
+        /// others by the config) and the server runs with `--sign`.
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(test, schemars(with = "SignatureHeadersSchema"))]
         headers: Option<&'a SignatureHeaders>,
     },
     /// Come back later.
-    Wait { until: String, reason: String },
+    #[cfg_attr(test, schemars(title = "WaitStep"))]
+    Wait {
+        until: TimeJson,
+        /// `probe`, `trial`, `pace`, `doubt`, `local_fault` or `reports_owed`.
+        reason: String,
+    },
     /// The visit has ended.
+    #[cfg_attr(test, schemars(title = "EndStep"))]
     End(VisitEndJson<'a>),
 }
 
@@ -58,15 +71,15 @@ impl<'a> VisitStepJson<'a> {
             }
             VisitState::Waits(wait) => {
                 let until = selector.clock().date_of(wait.until());
-                StepJson::Wait { until: rfc3339::format(until), reason: wait.reason().to_string() }
+                StepJson::Wait { until: until.into(), reason: wait.reason().to_string() }
             }
             VisitState::Held(until) => {
-                let until = rfc3339::format(selector.clock().date_of(*until));
-                StepJson::Wait { until, reason: "reports_owed".to_owned() }
+                let until = selector.clock().date_of(*until);
+                StepJson::Wait { until: until.into(), reason: "reports_owed".to_owned() }
             }
             VisitState::Ended(end) => StepJson::End(VisitEndJson::new(end, selector)),
             VisitState::Open => {
-                StepJson::Wait { until: rfc3339::format(selector.clock().date()), reason: "local_fault".to_owned() }
+                StepJson::Wait { until: selector.clock().date().into(), reason: "local_fault".to_owned() }
             }
         };
         Self { visit: id, step }
