@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::checkpoint_restore::{covers_seq, restore};
+use super::checkpoint_restore::{covers_seq, restore, state_name};
+use super::checkpoint_state;
 use super::cold_tests::{FETCHERS, attempt, builder, unbounded, url};
 use super::cold_tier::{checkpoint_folder, keep_evicted};
 use super::entry_groups::encode_group;
+use super::fetcher_numbers::FetcherNumbers;
 use super::fold::Fold;
-use super::maintenance::{CompactOptions, checkpoint, compact, forget, snapshot};
+use super::maintenance::{
+    BackgroundMaintenance, CompactOptions, MaintenanceOptions, checkpoint, compact, forget, snapshot,
+};
 use super::snapshot::SnapshotContents;
 use super::{Journal, JournalOptions, LoadReport, Release, ReleaseTarget, TombstoneTarget, load};
 use crate::backoff::LinkState;
@@ -23,7 +27,7 @@ use crate::selector::{SelectContext, Selector, SelectorBuilder};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::heuristic::files::FileSuffixes;
 use fetchwise_types::registry::{Class, FetcherSpec};
-use fetchwise_types::time::Timestamp;
+use fetchwise_types::time::{Clock, Timestamp};
 
 const SITES: usize = 400;
 const MAX_KEYS: usize = 20;
@@ -189,8 +193,7 @@ fn a_start_reads_only_what_follows_the_checkpoint_and_knows_everything() {
 #[test]
 fn a_session_that_ends_leaves_a_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
-    let session =
-        || bounded().clock(Arc::new(fetchwise_types::time::Clock::fixed(AT))).journal(dir.path()).build().unwrap();
+    let session = || bounded().clock(Arc::new(Clock::fixed(AT))).journal(dir.path()).build().unwrap();
     for round in 0..3 {
         let selector = session();
         attempts(round * SITES..(round + 1) * SITES).for_each(|made| selector.record(made, AT).unwrap());
@@ -401,4 +404,46 @@ fn checkpoints_alongside_a_recorder_have_each_attempt_once() {
     check(dir.path(), "after a recorder");
     make(dir.path());
     assert_eq!(folded(dir.path(), true), folded(dir.path(), false));
+}
+
+#[test]
+fn background_maintenance_makes_one_when_it_is_due() {
+    let dir = with_checkpoint(SITES);
+    let before = covers_seq(dir.path());
+    let journal = open(dir.path());
+    record(&journal, SITES..3 * SITES);
+    journal.flush().wait().unwrap();
+    let mut options = MaintenanceOptions::default();
+    (options.compact_threshold, options.check_interval) = (None, Duration::from_millis(1));
+    options.checkpoint_after = Some(SITES as u64 / 4);
+    let (blank, clock) = (|| Ok(bounded().build()?), Arc::new(Clock::fixed(AT)));
+    let background =
+        BackgroundMaintenance::start(dir.path(), options, clock, blank, |event| panic!("{event:?}")).unwrap();
+    while covers_seq(dir.path()) == before {
+        std::thread::yield_now();
+    }
+    background.stop();
+    drop(journal);
+    assert!(check(dir.path(), "a checkpoint in the background").snapshot.is_some());
+}
+
+/// Its checksum protects the state from damage, so these bytes are what a bug might have written.
+#[test]
+fn a_state_that_is_cut_or_changed_is_rejected_or_restored() {
+    let dir = with_checkpoint(SITES);
+    let state = checkpoint_folder(dir.path()).join(state_name(covers_seq(dir.path()).unwrap()));
+    let bytes = std::fs::read(state).unwrap();
+    assert!((0..bytes.len()).all(|len| checkpoint_state::decode(&bytes[..len], 1).is_none()));
+    for place in (0..bytes.len()).step_by(3) {
+        let mut changed = bytes.clone();
+        changed[place] ^= 1 << (place % 8);
+        let Some(state) = checkpoint_state::decode(&changed, 1) else { continue };
+        let learned = bounded().build().unwrap();
+        let learned = learned.learned();
+        if let Some(fetchers) = FetcherNumbers::of(&state.fetchers, &learned.registry)
+            && state.restore(&learned.evidence, &fetchers).is_none()
+        {
+            assert!(learned.evidence.is_blank(), "what is not valid changes nothing");
+        }
+    }
 }
