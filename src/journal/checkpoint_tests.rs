@@ -391,7 +391,7 @@ fn checkpoints_alongside_a_recorder_have_each_attempt_once() {
             record(&journal, round * 3 * SITES..(round + 1) * 3 * SITES);
             let covered = covers_seq(dir.path());
             journal.flush().wait().unwrap();
-            // Each round goes into a checkpoint of its own at least.
+            // Each round goes into another checkpoint at least.
             while covers_seq(dir.path()) == covered {
                 std::thread::yield_now();
             }

@@ -1,8 +1,8 @@
 //! Checkpoints of evidence on disk, from which a start with a limit on keys goes on: it then takes as long as the records
 //! since the last checkpoint, however many sites the log knows.
 //!
-//! A checkpoint is a fold of its own, apart from what a process has learned: it goes on from the last one, reads the
-//! records since, and is made durable as a whole. So whoever records is not stopped, an attempt counts once whatever
+//! A checkpoint is a fold apart from what a process has learned: it goes on from the last one, reads the
+//! records since, and is made durable as a whole. So no recorder is stopped, an attempt counts once whatever
 //! happens in between, and a crash at any step leaves the checkpoint before.
 //!
 //! Owns: how a checkpoint is brought up to the end of the log, and when that is due.
@@ -113,7 +113,7 @@ pub(super) fn records_since(dir: &Path) -> Result<u64, JournalError> {
 
 /// Removes the checkpoint of `dir`, for a caller that has removed records from its log. Nobody may make one meanwhile.
 pub(super) fn discard(dir: &Path) {
-    // Without its manifest a store is empty, and whoever opens it removes the rest.
+    // Without its manifest a store is empty, and the next process that opens it removes the rest.
     let _ = std::fs::remove_file(checkpoint_folder(dir).join(MANIFEST));
 }
 
