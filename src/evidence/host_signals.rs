@@ -368,8 +368,8 @@ impl HostSignals {
 
     /// Returns all rows as they are, in order.
     pub(super) fn row_states(&self) -> Vec<SignalRowState> {
-        let state = |(index, name): (usize, &Box<str>)| {
-            let mut state = SignalRowState { name: name.to_string(), ..SignalRowState::default() };
+        let state = |index: usize, name: &str| {
+            let mut state = SignalRowState { name: name.to_owned(), ..SignalRowState::default() };
             if let Some(row) = self.rows.get(index).and_then(OnceLock::get) {
                 state.generation = row.generation.load(Ordering::Relaxed) as u8;
                 state.information = row.information();
@@ -383,7 +383,7 @@ impl HostSignals {
             });
             state
         };
-        self.names().iter().enumerate().map(state).collect()
+        self.names().iter().enumerate().map(|(index, name)| state(index, name)).collect()
     }
 
     /// Sets all rows. Nobody else has the table yet, and it has no other names.

@@ -37,7 +37,7 @@ use fetchwise_types::time::Timestamp;
 pub(crate) use host_signal_counts::SignalCounts;
 pub(crate) use host_signal_counts::SignalObservation;
 pub(crate) use host_signal_slots::{SignalId, SignalSide, day_of};
-pub(crate) use host_signals::{ANY_BLOCK, ANY_PAGE, HostSignals, SignalRow, SignalRowState, VENDOR_PREFIX, signal_key};
+pub(crate) use host_signals::{ANY_BLOCK, ANY_PAGE, HostSignals, SignalRow, VENDOR_PREFIX, signal_key};
 #[doc(hidden)]
 pub use learned::Learned;
 pub(crate) use observation::{Observation, ObservedFields};
