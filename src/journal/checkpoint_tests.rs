@@ -197,7 +197,10 @@ fn a_session_that_ends_leaves_a_checkpoint() {
     for round in 0..3 {
         let selector = session();
         attempts(round * SITES..(round + 1) * SITES).for_each(|made| selector.record(made, AT).unwrap());
+        assert!(selector.evicted_keys() > 100);
         selector.close().unwrap();
+        let left = std::fs::read_dir(dir.path().join("cold")).unwrap().map(|file| file.unwrap().file_name());
+        assert_eq!(left.collect::<Vec<_>>(), ["LOCK"], "the next start has nothing to remove");
         assert_eq!(check(dir.path(), "a closed session").replayed.entries, 0);
     }
     // Killed, it leaves the last one.

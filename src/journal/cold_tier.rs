@@ -86,7 +86,7 @@ fn keep_in(dir: &Path, learned: &Learned) -> Result<(), JournalError> {
     let options = options(max_keys);
     let store = open(dir, &options).map_err(unusable)?;
     store.clear();
-    learned.evidence.keep_evicted_in(Box::new(StoreTier::start(store, &options).map_err(unusable)?));
+    learned.evidence.keep_evicted_in(Box::new(StoreTier::start(store, &options, true).map_err(unusable)?));
     Ok(())
 }
 
@@ -107,7 +107,7 @@ pub(super) fn keep_in_checkpoint(
     fetchers: FetcherNumbers,
     inherited: u64,
 ) -> Result<(), JournalError> {
-    let tier = StoreTier::start(store, &ColdOptions::default()).map_err(unusable)?;
+    let tier = StoreTier::start(store, &ColdOptions::default(), false).map_err(unusable)?;
     let _ = tier.fetchers.set(fetchers);
     learned.evidence.keep_evicted_in(Box::new(tier));
     learned.evidence.inherit(inherited);
@@ -149,13 +149,15 @@ pub(super) struct StoreTier {
     entries_per_step: u64,
     /// Whether a failure was reported. The evidence counts the others.
     has_failed: AtomicBool,
+    /// Whether nobody needs the entries at the end.
+    is_scratch: bool,
     /// Wakes the thread; none at the end.
     wake: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl StoreTier {
-    fn start(store: ColdStore, options: &ColdOptions) -> Result<Self, ColdError> {
+    fn start(store: ColdStore, options: &ColdOptions, is_scratch: bool) -> Result<Self, ColdError> {
         let entries_per_step = (options.buffer_bytes / BUFFER_BYTES_PER_STEP) as u64;
         let (store, (wake, woken)) = (Arc::new(store), sync_channel(1));
         let merged = Arc::clone(&store);
@@ -167,7 +169,7 @@ impl StoreTier {
         })?;
         let (written, has_failed) = (AtomicU64::new(0), AtomicBool::new(false));
         let (wake, thread) = (Some(wake), Some(thread));
-        Ok(Self { store, fetchers: OnceLock::new(), written, entries_per_step, has_failed, wake, thread })
+        Ok(Self { store, fetchers: OnceLock::new(), written, entries_per_step, has_failed, is_scratch, wake, thread })
     }
 
     /// Begins with the entries of a checkpoint. Its store may be closed afterwards.
@@ -224,6 +226,10 @@ impl Drop for StoreTier {
         drop(self.wake.take());
         // A thread that panicked has nothing to say here.
         let _ = self.thread.take().map(JoinHandle::join);
+        if self.is_scratch {
+            // To remove large files takes a while. The next start should not have to.
+            self.store.clear();
+        }
     }
 }
 
