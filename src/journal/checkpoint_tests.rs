@@ -419,7 +419,7 @@ fn background_maintenance_makes_one_when_it_is_due() {
     let mut options = MaintenanceOptions::default();
     (options.compact_threshold, options.check_interval) = (None, Duration::from_millis(1));
     options.checkpoint_after = Some(SITES as u64 / 4);
-    let (blank, clock) = (|| Ok(bounded().build()?), Arc::new(Clock::fixed(AT)));
+    let (blank, clock) = (|| bounded().build(), Arc::new(Clock::fixed(AT)));
     let background =
         BackgroundMaintenance::start(dir.path(), options, clock, blank, |event| panic!("{event:?}")).unwrap();
     while covers_seq(dir.path()) == before {
