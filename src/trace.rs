@@ -254,6 +254,22 @@ pub(crate) fn cold_tier_failed(what: &str, error: &dyn std::fmt::Display) {
     tracing::warn!(what, %error, "evicted evidence cannot be stored or read");
 }
 
+/// Reports that a start reads the log, because the checkpoint of evidence on disk does not fit.
+#[cfg(feature = "journal")]
+#[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
+pub(crate) fn checkpoint_unfit(why: &str) {
+    #[cfg(feature = "tracing")]
+    tracing::warn!(why, "the checkpoint of evidence on disk does not fit");
+}
+
+/// Reports that no checkpoint of evidence on disk was made.
+#[cfg(feature = "journal")]
+#[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
+pub(crate) fn checkpoint_failed(error: &dyn std::fmt::Display) {
+    #[cfg(feature = "tracing")]
+    tracing::warn!(%error, "no checkpoint of evidence on disk");
+}
+
 /// Reports a changed router.
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
 pub(crate) fn router(router: &Router) {

@@ -11,6 +11,7 @@
 //!
 //! Must not know: how the tier stores entries.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,12 +30,17 @@ pub(crate) trait ColdTier: fmt::Debug + Send + Sync {
 
     /// Calls `f` with the last copy of each key, by ascending key, as of the call.
     fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry)) -> io::Result<()>;
+
+    /// Returns the tier itself, for who has set it.
+    fn as_any(&self) -> &dyn Any;
 }
 
 /// The tier of some evidence, and counts of what happened there.
 #[derive(Debug)]
 pub(super) struct Cold {
     tier: Box<dyn ColdTier>,
+    /// Number of keys that the tier began with.
+    inherited: AtomicU64,
     brought_back: AtomicU64,
     failed_writes: AtomicU64,
     failed_reads: AtomicU64,
@@ -76,7 +82,7 @@ impl Evidence {
     /// nothing without a limit on the number of keys.
     pub(crate) fn keep_evicted_in(&self, tier: Box<dyn ColdTier>) {
         let none = || AtomicU64::new(0);
-        let cold = Cold { tier, brought_back: none(), failed_writes: none(), failed_reads: none() };
+        let cold = Cold { tier, inherited: none(), brought_back: none(), failed_writes: none(), failed_reads: none() };
         if self.max_keys().is_some() {
             let _ = self.cold.set(cold);
         }
@@ -86,6 +92,35 @@ impl Evidence {
     #[inline]
     pub(crate) fn keeps_evicted(&self) -> bool {
         self.cold.get().is_some()
+    }
+
+    /// Returns the tier, if it is of this type.
+    pub(crate) fn tier<T: ColdTier + 'static>(&self) -> Option<&T> {
+        self.cold.get()?.tier.as_any().downcast_ref()
+    }
+
+    /// Takes note that the tier has `keys` entries already.
+    pub(crate) fn inherit(&self, keys: u64) {
+        if let Some(cold) = self.cold.get() {
+            // Relaxed: nothing is learned yet.
+            cold.inherited.store(keys, Ordering::Relaxed);
+        }
+    }
+
+    /// Brings all entries of the tier into memory, which has room for them and no other ones.
+    pub(crate) fn bring_all_back(&self) -> io::Result<()> {
+        let Some(cold) = self.cold.get() else { return Ok(()) };
+        let guard = self.guard();
+        cold.tier.each_sorted(&mut |key, entry| {
+            self.add_copy(key, entry, &guard);
+            cold.brought_back.fetch_add(1, Ordering::Relaxed);
+        })
+    }
+
+    /// Writes a copy of each entry in memory to the tier, which then has everything. Nobody may learn meanwhile.
+    pub(crate) fn write_all_copies(&self) -> io::Result<()> {
+        let Some(cold) = self.cold.get() else { return Ok(()) };
+        self.entries.iter(&self.guard()).try_for_each(|(key, entry)| cold.tier.put(*key, entry))
     }
 
     /// Returns the counts of the tier.
@@ -100,7 +135,8 @@ impl Evidence {
 
     /// Returns the number of keys that were ever new, with those that were evicted and forgotten.
     pub(crate) fn keys_seen(&self) -> u64 {
-        (self.keys() as u64 + self.evicted()).saturating_sub(self.cold_counts().brought_back)
+        let inherited = self.cold.get().map_or(0, |cold| cold.inherited.load(Ordering::Relaxed));
+        (self.keys() as u64 + self.evicted() + inherited).saturating_sub(self.cold_counts().brought_back)
     }
 
     /// Returns the entry of `key`, brought back into memory if it was evicted. Not for decisions: it may take a lock and

@@ -124,6 +124,16 @@ impl Evidence {
         writer
     }
 
+    /// Adds an entry that is not in memory, while there is room.
+    pub(super) fn add_copy(&self, key: u64, copy: Entry, guard: &Guard<'_>) {
+        let pool = self.key_limit.pool(key).map(|pool| pool.lock().unwrap_or_else(PoisonError::into_inner));
+        if self.entries.try_insert(key, copy, guard).is_ok()
+            && let Some(mut pool) = pool
+        {
+            pool.add(key);
+        }
+    }
+
     /// Evicts a few keys after `newest` was added, if there are too many. Returns whether one of them may be a key that
     /// sites share.
     fn make_room(&self, pool: &mut KeyPool, newest: Key, at: Timestamp, guard: &Guard<'_>) -> bool {

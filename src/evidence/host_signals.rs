@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use super::decay::Decay;
 use super::prehashed::SpreadingState;
 use crate::evidence::decayed_counts::{pack, unpack};
-use crate::evidence::host_signal_counts::{SignalCounts, SignalObservation, seconds};
+use crate::evidence::host_signal_counts::{RawSignalCounts, SignalCounts, SignalObservation, seconds};
 use crate::evidence::host_signal_slots::{SignalId, SignalSide};
 use fetchwise_types::heuristic::is_mark;
 use fetchwise_types::heuristic::url::ContentKind;
@@ -144,6 +144,18 @@ impl SignalRow {
         let by_chance = used / (2.0 * total * std::f64::consts::LN_2);
         (((sum / total) - by_chance).max(0.0) as f32, total as f32)
     }
+}
+
+/// A row as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct SignalRowState {
+    pub(crate) name: String,
+    pub(crate) generation: u8,
+    /// Information in bits and decayed attempts, as of the last computation.
+    pub(crate) information: (f32, f32),
+    pub(crate) observations: u32,
+    /// The cells that are not empty, each with its fetcher and its kind of page.
+    pub(crate) cells: Vec<(FetcherId, ContentKind, RawSignalCounts)>,
 }
 
 /// Names by row number.
@@ -346,6 +358,52 @@ impl HostSignals {
             let is_file = index / MAX_CANDIDATES == ContentKind::File as usize;
             let kind = if is_file { ContentKind::File } else { ContentKind::Page };
             f(FetcherId((index % MAX_CANDIDATES) as u16), kind, cell);
+        }
+    }
+
+    /// Returns whether there are only the rows that each table begins with.
+    pub(super) fn is_blank(&self) -> bool {
+        self.names().len() == SignalSide::BOTH.len()
+    }
+
+    /// Returns all rows as they are, in order.
+    pub(super) fn row_states(&self) -> Vec<SignalRowState> {
+        let state = |index: usize, name: &str| {
+            let mut state = SignalRowState { name: name.to_owned(), ..SignalRowState::default() };
+            if let Some(row) = self.rows.get(index).and_then(OnceLock::get) {
+                state.generation = row.generation.load(Ordering::Relaxed) as u8;
+                state.information = row.information();
+                state.observations = row.observations.load(Ordering::Relaxed);
+            }
+            self.each_cell(index, |fetcher, kind, cell| {
+                let raw = cell.raw();
+                if raw != RawSignalCounts::default() {
+                    state.cells.push((fetcher, kind, raw));
+                }
+            });
+            state
+        };
+        self.names().iter().enumerate().map(|(index, name)| state(index, name)).collect()
+    }
+
+    /// Sets all rows. Nobody else has the table yet, and it has no other names.
+    pub(super) fn restore_rows(&self, states: &[SignalRowState]) {
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        let ids = self.ids.pin();
+        names.list.clear();
+        for (index, (state, row)) in states.iter().zip(&self.rows).enumerate() {
+            let row = row.get_or_init(SignalRow::new);
+            row.generation.store(u32::from(state.generation), Ordering::Relaxed);
+            row.key.store(signal_key(&state.name), Ordering::Relaxed);
+            row.information.store(pack(state.information.0, state.information.1), Ordering::Relaxed);
+            row.observations.store(state.observations, Ordering::Relaxed);
+            for (fetcher, kind, raw) in &state.cells {
+                if let Some(cell) = row.cell(*fetcher, *kind) {
+                    cell.set(raw);
+                }
+            }
+            ids.insert(signal_key(&state.name), SignalId::new(index as u8, state.generation));
+            names.list.push(state.name.as_str().into());
         }
     }
 

@@ -44,9 +44,14 @@ impl Learned {
     /// # Errors
     /// [`RegistryError`], which the fetchers of this registry never cause.
     pub fn empty_copy(&self) -> Result<Self, RegistryError> {
+        self.empty_copy_within(None)
+    }
+
+    /// Returns the same with a limit on keys.
+    pub(crate) fn empty_copy_within(&self, max_keys: Option<usize>) -> Result<Self, RegistryError> {
         let specs = self.registry.candidates().map(|(_, spec)| spec.clone()).collect();
         let suffixes = self.evidence.file_suffixes().clone();
-        Ok(Self::new(self.evidence.decay(), None, suffixes, false, Registry::new(specs)?))
+        Ok(Self::new(self.evidence.decay(), max_keys, suffixes, false, Registry::new(specs)?))
     }
 
     /// Returns the half-life of its evidence, in milliseconds. Only evidence with the same half-life can be added.

@@ -76,6 +76,7 @@ mod site_proof;
 mod site_quota;
 mod snapshot_diff;
 pub(crate) mod snapshot_groups;
+mod unkeyed;
 mod writer_count;
 
 /// Path depths that have their entry in an array; deeper ones are looked up.

@@ -1,7 +1,7 @@
 //! One entry of the evidence as bytes, which leaves memory and comes back.
 //!
-//! Owns: the layout of these bytes. Only the process that wrote them reads them: fetchers and signals are numbers of the
-//! process.
+//! Owns: the layout of these bytes. Fetchers and signals are numbers in them, which mean nothing without the table of
+//! fetchers and the table of signals that they were written with. One release reads them.
 //!
 //! Invariants: an entry comes back equal to the bit, except for the order of its cells. Any bytes decode or are rejected.
 //!
@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 use fetchwise_log::put_varint;
 
 use super::entry_groups::{Bytes, is_finite, put_cell, put_day};
+use super::fetcher_numbers::FetcherNumbers;
 use crate::evidence::decayed_counts::RawCounts;
 use crate::evidence::{Breaker, Entry};
-use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
 /// What an entry has besides its attempts and cells.
@@ -44,7 +44,7 @@ fn unpack_tag(packed: u64) -> Option<u64> {
 
 /// Appends the bytes of an entry that nobody writes to. Returns false, and appends nothing of use, if it has a weight
 /// that is not finite.
-pub(super) fn encode_entry(entry: &Entry, out: &mut Vec<u8>) -> bool {
+pub(super) fn encode_entry(entry: &Entry, fetchers: &FetcherNumbers, out: &mut Vec<u8>) -> bool {
     let (signals, site_signals) = (entry.signals.bits(), entry.site_signals.bits());
     let (site, days) = (entry.site(), entry.days().all());
     let paused = entry.paused_until().map_or(0, Timestamp::as_millis);
@@ -63,13 +63,13 @@ pub(super) fn encode_entry(entry: &Entry, out: &mut Vec<u8>) -> bool {
     entry.each_cell(|group, fetcher, cell| {
         let raw = cell.raw();
         is_whole &= is_finite(&raw);
-        put_cell(out, pack_tag(Entry::join_tag(group, u64::from(fetcher.0))), &raw, &before);
+        put_cell(out, pack_tag(Entry::join_tag(group, u64::from(fetchers.number(fetcher)))), &raw, &before);
         before = raw;
     });
     if breakers > 0 {
         put_varint(out, breakers);
         entry.each_breaker(|fetcher, Breaker { blocks, last }| {
-            put_varint(out, u64::from(fetcher.0));
+            put_varint(out, u64::from(fetchers.number(fetcher)));
             out.push(blocks);
             put_varint(out, last.as_millis() as u64);
         });
@@ -82,8 +82,15 @@ pub(super) fn encode_entry(entry: &Entry, out: &mut Vec<u8>) -> bool {
 }
 
 /// Returns the entry of these bytes; `None` for bytes that are no entry.
-pub(super) fn decode_entry(bytes: &[u8]) -> Option<Entry> {
-    let (mut bytes, entry) = (Bytes(bytes), Entry::default());
+pub(super) fn decode_entry(bytes: &[u8], fetchers: &FetcherNumbers) -> Option<Entry> {
+    let entry = Entry::default();
+    decode_into(&entry, bytes, fetchers)?;
+    Some(entry)
+}
+
+/// Fills an empty entry that nobody else has yet. Bytes that are no entry may fill it in part.
+pub(super) fn decode_into(entry: &Entry, bytes: &[u8], fetchers: &FetcherNumbers) -> Option<()> {
+    let mut bytes = Bytes(bytes);
     let flags = bytes.u8()?;
     entry.attempts.store(bytes.small()?, Ordering::Relaxed);
     let cells = bytes.varint()?;
@@ -98,12 +105,12 @@ pub(super) fn decode_entry(bytes: &[u8]) -> Option<Entry> {
     for _ in 0..cells {
         let (tag, raw) = bytes.cell(unpack_tag, &before)?;
         let (group, fetcher) = Entry::split_tag(tag);
-        entry.claim(group, FetcherId(u16::try_from(fetcher).ok()?))?.restore(&raw);
+        entry.claim(group, fetchers.id(u16::try_from(fetcher).ok()?))?.restore(&raw);
         before = raw;
     }
     if flags & has::BREAKERS != 0 {
         for _ in 0..bytes.varint()? {
-            let fetcher = FetcherId(u16::try_from(bytes.varint()?).ok()?);
+            let fetcher = fetchers.id(u16::try_from(bytes.varint()?).ok()?);
             let (blocks, last) = (bytes.u8()?, Timestamp::from_millis(bytes.varint()? as i64));
             entry.set_breaker(fetcher, Breaker { blocks, last });
         }
@@ -113,7 +120,7 @@ pub(super) fn decode_entry(bytes: &[u8]) -> Option<Entry> {
             entry.days().add(bytes.day()?);
         }
     }
-    bytes.0.is_empty().then_some(entry)
+    bytes.0.is_empty().then_some(())
 }
 
 #[cfg(test)]
@@ -126,6 +133,7 @@ mod tests {
     use crate::evidence::daily_block_counts::Day;
     use crate::evidence::{Group, Level};
     use fetchwise_types::heuristic::url::ContentKind;
+    use fetchwise_types::registry::FetcherId;
 
     /// Everything that an entry has.
     fn facts(entry: &Entry) -> impl PartialEq + std::fmt::Debug + use<> {
@@ -212,8 +220,8 @@ mod tests {
     fn an_entry_comes_back_to_the_bit() {
         let whole = runner().run(&entry(), |entry| {
             let mut bytes = Vec::new();
-            prop_assert!(encode_entry(&entry, &mut bytes));
-            let again = decode_entry(&bytes).unwrap();
+            prop_assert!(encode_entry(&entry, &FetcherNumbers::default(), &mut bytes));
+            let again = decode_entry(&bytes, &FetcherNumbers::default()).unwrap();
             prop_assert_eq!(facts(&again), facts(&entry));
             Ok(())
         });
@@ -225,11 +233,11 @@ mod tests {
         let damaged = (entry(), any::<prop::sample::Index>(), any::<u8>());
         let rejected = runner().run(&damaged, |(entry, place, byte)| {
             let mut bytes = Vec::new();
-            encode_entry(&entry, &mut bytes);
+            encode_entry(&entry, &FetcherNumbers::default(), &mut bytes);
             let place = place.index(bytes.len());
-            prop_assert!(decode_entry(&bytes[..place]).is_none(), "a part is no entry");
+            prop_assert!(decode_entry(&bytes[..place], &FetcherNumbers::default()).is_none(), "a part is no entry");
             bytes[place] = byte;
-            let _ = decode_entry(&bytes);
+            let _ = decode_entry(&bytes, &FetcherNumbers::default());
             Ok(())
         });
         rejected.unwrap();
@@ -240,6 +248,6 @@ mod tests {
         let entry = Entry::default();
         let cell = entry.claim(Group::new(Level::Own, ContentKind::Page, 0), FetcherId(0)).unwrap();
         cell.restore(&RawCounts { total: f64::INFINITY, attempts: 1, ..RawCounts::default() });
-        assert!(!encode_entry(&entry, &mut Vec::new()));
+        assert!(!encode_entry(&entry, &FetcherNumbers::default(), &mut Vec::new()));
     }
 }

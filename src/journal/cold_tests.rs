@@ -13,6 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::cold_entry::{decode_entry, encode_entry};
 use super::cold_tier::keep_evicted;
 use super::entry_groups::encode_group;
+use super::fetcher_numbers::FetcherNumbers;
 use super::maintenance::{CompactOptions, compact, snapshot};
 use super::{Journal, JournalOptions, load};
 use crate::evidence::cold_tier::ColdTier;
@@ -24,8 +25,8 @@ use fetchwise_types::heuristic::Heuristic;
 use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::time::Timestamp;
 
-const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
-const FETCHERS: [&str; 3] = ["direct_access", "playwright", "flare_solverr"];
+pub(super) const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+pub(super) const FETCHERS: [&str; 3] = ["direct_access", "playwright", "flare_solverr"];
 
 /// A tier in memory that fails when it is told to.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +39,7 @@ struct MemoryTier {
 impl ColdTier for MemoryTier {
     fn put(&self, key: u64, entry: &Entry) -> io::Result<()> {
         let mut bytes = Vec::new();
-        assert!(encode_entry(entry, &mut bytes));
+        assert!(encode_entry(entry, &FetcherNumbers::default(), &mut bytes));
         if self.is_full.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -51,17 +52,21 @@ impl ColdTier for MemoryTier {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let copies = self.copies.lock().unwrap();
-        Ok(copies.get(&key).map(|bytes| decode_entry(bytes).unwrap()))
+        Ok(copies.get(&key).map(|bytes| decode_entry(bytes, &FetcherNumbers::default()).unwrap()))
     }
 
     fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry)) -> io::Result<()> {
         let copies = self.copies.lock().unwrap().clone();
-        copies.iter().for_each(|(key, bytes)| f(*key, decode_entry(bytes).unwrap()));
+        copies.iter().for_each(|(key, bytes)| f(*key, decode_entry(bytes, &FetcherNumbers::default()).unwrap()));
         Ok(())
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
     }
 }
 
-fn builder(max_keys: Option<usize>) -> SelectorBuilder {
+pub(super) fn builder(max_keys: Option<usize>) -> SelectorBuilder {
     Selector::builder().around(NOW).max_keys(max_keys).exact_estimates()
 }
 
@@ -72,11 +77,11 @@ fn bounded(max_keys: usize) -> (Selector, TempDir) {
     (selector, dir)
 }
 
-fn unbounded() -> Selector {
+pub(super) fn unbounded() -> Selector {
     builder(None).build().unwrap()
 }
 
-fn url(site: usize, page: usize) -> Url {
+pub(super) fn url(site: usize, page: usize) -> Url {
     let host = match site % 4 {
         0 => format!("site{site}.org"),
         1 => format!("www.site{site}.net"),
@@ -88,7 +93,7 @@ fn url(site: usize, page: usize) -> Url {
 }
 
 /// Returns the attempt of this number: its site, its outcome and its time depend on nothing else.
-fn attempt(number: usize, sites: usize) -> Attempt {
+pub(super) fn attempt(number: usize, sites: usize) -> Attempt {
     let random = xxh3_64(&number.to_le_bytes()) as usize;
     let at = NOW.saturating_add(Duration::from_secs(20 * number as u64));
     let mut made = Attempt::new(&url(random % sites, random >> 20), FETCHERS[(random >> 32) % 3], at).unwrap();
@@ -103,7 +108,7 @@ fn attempt(number: usize, sites: usize) -> Attempt {
     }
 }
 
-fn image(selector: &Selector, as_of: Timestamp) -> EvidenceSnapshot {
+pub(super) fn image(selector: &Selector, as_of: Timestamp) -> EvidenceSnapshot {
     selector.learned().evidence.image(&selector.learned().registry, as_of, &[])
 }
 

@@ -1,25 +1,27 @@
-//! The folder of the data directory in which evidence that leaves memory is kept.
+//! The folders of the data directory in which evidence that leaves memory is kept.
 //!
-//! Owns: the folder, and the thread that merges its files.
+//! Owns: the folders, and the thread that merges the files of one.
 //!
-//! Invariants: the folder is empty at the start, because the log fills it again. Nobody who records or decides waits for
-//! a merge.
+//! Invariants: the folder of a process begins empty, because the log fills it again, or a checkpoint from another folder
+//! does. Nobody who records or decides waits for a merge.
 //!
-//! Must not know: which entries leave memory.
+//! Must not know: which entries leave memory, and when a checkpoint fits.
 
+use std::any::Any;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fetchwise_cold::{ColdOptions, ColdStore, Error as ColdError};
-use fetchwise_log::lower_thread_priority;
+use fetchwise_log::{Error as LogError, Throttle, lower_thread_priority};
 
 use super::cold_entry::{decode_entry, encode_entry};
 use super::error::JournalError;
+use super::fetcher_numbers::FetcherNumbers;
 use super::write::Journal;
 use crate::evidence::cold_tier::ColdTier;
 use crate::evidence::{Entry, Learned};
@@ -27,6 +29,8 @@ use crate::selector::SelectorBuilder;
 
 /// Folder of a process that records.
 const FOLDER: &str = "cold";
+/// Folder of the last checkpoint.
+const CHECKPOINT_FOLDER: &str = "cold-checkpoint";
 /// Folder of maintenance, while it works.
 const MAINTENANCE_FOLDER: &str = "cold-maintenance";
 /// Bytes of a buffer for each entry that is written before the thread looks for buffers to write and files to merge: fewer
@@ -41,7 +45,8 @@ const LOCKED_FOR: Duration = Duration::from_secs(5);
 impl SelectorBuilder {
     /// Keeps the evidence that [`max_keys`](SelectorBuilder::max_keys) evicts on disk, in the folder `cold` of the
     /// journal's directory. Without this it is forgotten. Load the journal into the selector afterwards: the folder is
-    /// emptied, and the load fills it again. [`journal`](SelectorBuilder::journal) does both.
+    /// emptied, and the load fills it again, from the last [checkpoint](super::maintenance::checkpoint()) if there is one.
+    /// [`journal`](SelectorBuilder::journal) does both.
     ///
     /// Without a limit on keys it does nothing.
     #[must_use]
@@ -78,15 +83,47 @@ impl Drop for MaintenanceFolder {
 
 fn keep_in(dir: &Path, learned: &Learned) -> Result<(), JournalError> {
     let Some(max_keys) = learned.max_keys() else { return Ok(()) };
+    let options = options(max_keys);
+    let store = open(dir, &options).map_err(unusable)?;
+    store.clear();
+    learned.evidence.keep_evicted_in(Box::new(StoreTier::start(store, &options, true).map_err(unusable)?));
+    Ok(())
+}
+
+/// Returns the folder of the checkpoint of the data directory `dir`.
+pub(super) fn checkpoint_folder(dir: &Path) -> PathBuf {
+    dir.join(CHECKPOINT_FOLDER)
+}
+
+/// Opens the store of the checkpoint of the data directory `dir`. Waits for a process that is about to close it.
+pub(super) fn open_checkpoint(dir: &Path) -> Result<ColdStore, ColdError> {
+    open(&checkpoint_folder(dir), &ColdOptions::default())
+}
+
+/// Keeps what `learned` evicts in the store of a checkpoint, which has the entries of `inherited` keys.
+pub(super) fn keep_in_checkpoint(
+    store: ColdStore,
+    learned: &Learned,
+    fetchers: FetcherNumbers,
+    inherited: u64,
+) -> Result<(), JournalError> {
+    let tier = StoreTier::start(store, &ColdOptions::default(), false).map_err(unusable)?;
+    let _ = tier.fetchers.set(fetchers);
+    learned.evidence.keep_evicted_in(Box::new(tier));
+    learned.evidence.inherit(inherited);
+    Ok(())
+}
+
+/// Returns the error of a folder that cannot be used.
+pub(super) fn unusable(error: ColdError) -> JournalError {
+    JournalError::Evicted(Arc::new(error))
+}
+
+fn options(max_keys: usize) -> ColdOptions {
     let mut options = ColdOptions::default();
     let bytes = max_keys.saturating_mul(BUFFER_BYTES_PER_KEY);
     options.buffer_bytes = bytes.clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end());
-    let unusable = |error: ColdError| JournalError::Evicted(Arc::new(error));
-    let store = open(dir, &options).map_err(unusable)?;
-    store.clear();
-    let entries_per_step = (options.buffer_bytes / BUFFER_BYTES_PER_STEP) as u64;
-    learned.evidence.keep_evicted_in(Box::new(StoreTier::start(store, entries_per_step).map_err(unusable)?));
-    Ok(())
+    options
 }
 
 fn open(dir: &Path, options: &ColdOptions) -> Result<ColdStore, ColdError> {
@@ -103,20 +140,25 @@ fn open(dir: &Path, options: &ColdOptions) -> Result<ColdStore, ColdError> {
 
 /// A store of entries, with the thread that merges its files.
 #[derive(Debug)]
-struct StoreTier {
+pub(super) struct StoreTier {
     store: Arc<ColdStore>,
+    /// The numbers of fetchers in the store, if they are not the ids of this process.
+    fetchers: OnceLock<FetcherNumbers>,
     written: AtomicU64,
     /// Number of entries after which the thread is woken.
     entries_per_step: u64,
     /// Whether a failure was reported. The evidence counts the others.
     has_failed: AtomicBool,
+    /// Whether nobody needs the entries at the end.
+    is_scratch: bool,
     /// Wakes the thread; none at the end.
     wake: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl StoreTier {
-    fn start(store: ColdStore, entries_per_step: u64) -> Result<Self, ColdError> {
+    fn start(store: ColdStore, options: &ColdOptions, is_scratch: bool) -> Result<Self, ColdError> {
+        let entries_per_step = (options.buffer_bytes / BUFFER_BYTES_PER_STEP) as u64;
         let (store, (wake, woken)) = (Arc::new(store), sync_channel(1));
         let merged = Arc::clone(&store);
         let thread = Builder::new().name("fetchwise-cold".to_owned()).spawn(move || merge(&merged, &woken));
@@ -126,7 +168,29 @@ impl StoreTier {
             source,
         })?;
         let (written, has_failed) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok(Self { store, written, entries_per_step, has_failed, wake: Some(wake), thread: Some(thread) })
+        let (wake, thread) = (Some(wake), Some(thread));
+        Ok(Self { store, fetchers: OnceLock::new(), written, entries_per_step, has_failed, is_scratch, wake, thread })
+    }
+
+    /// Begins with the entries of a checkpoint. Its store may be closed afterwards.
+    pub(super) fn adopt(&self, checkpoint: &ColdStore, fetchers: FetcherNumbers) {
+        self.store.adopt(checkpoint);
+        let _ = self.fetchers.set(fetchers);
+    }
+
+    /// Returns the numbers of fetchers in the store.
+    pub(super) fn fetchers(&self) -> &FetcherNumbers {
+        self.fetchers.get_or_init(FetcherNumbers::default)
+    }
+
+    /// Merges what is due, then makes what was put until now durable, under this tag.
+    pub(super) fn checkpoint(&self, tag: &[u8], throttle: Option<&Throttle>) -> Result<(), JournalError> {
+        while self.store.maintain().map_err(unusable)? {
+            if throttle.is_some_and(|throttle| !throttle.checkpoint()) {
+                return Err(LogError::Stopped.into());
+            }
+        }
+        self.store.checkpoint(tag).map_err(unusable)
     }
 
     /// Reports the first failure.
@@ -162,13 +226,17 @@ impl Drop for StoreTier {
         drop(self.wake.take());
         // A thread that panicked has nothing to say here.
         let _ = self.thread.take().map(JoinHandle::join);
+        if self.is_scratch {
+            // To remove large files takes a while. The next start should not have to.
+            self.store.clear();
+        }
     }
 }
 
 impl ColdTier for StoreTier {
     fn put(&self, key: u64, entry: &Entry) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(128);
-        if !encode_entry(entry, &mut bytes) {
+        if !encode_entry(entry, self.fetchers(), &mut bytes) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a weight is not finite"));
         }
         self.store.put(key, &bytes).map_err(|error| self.failed("write", error))?;
@@ -183,17 +251,22 @@ impl ColdTier for StoreTier {
     }
 
     fn get(&self, key: u64) -> io::Result<Option<Entry>> {
-        let found = self.store.get(key, decode_entry).map_err(|error| self.failed("read", error))?;
+        let decode = |bytes: &[u8]| decode_entry(bytes, self.fetchers());
+        let found = self.store.get(key, decode).map_err(|error| self.failed("read", error))?;
         found.map(|entry| entry.ok_or_else(no_entry)).transpose()
     }
 
     fn each_sorted(&self, f: &mut dyn FnMut(u64, Entry)) -> io::Result<()> {
         self.store
             .for_each_sorted(0..=u64::MAX, |key, bytes| {
-                f(key, decode_entry(bytes).ok_or_else(|| Failed(no_entry()))?);
+                f(key, decode_entry(bytes, self.fetchers()).ok_or_else(|| Failed(no_entry()))?);
                 Ok(())
             })
             .map_err(|Failed(error)| error)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 

@@ -122,6 +122,11 @@ impl Fold {
             }
             None => learned.evidence.absorb(&contents.image, &learned.registry, present),
         }
+        Self::of(contents, reader, present)
+    }
+
+    /// Returns the fold that these contents are of, whose evidence is there already. `reader` was opened before them.
+    pub(super) fn of(contents: SnapshotContents, reader: Option<Reader>, present: Timestamp) -> Self {
         Self {
             reader,
             covers_seq: contents.covers_seq,
@@ -156,7 +161,13 @@ impl Fold {
     pub(super) fn contents(&self, learned: &Learned, priors: &[Prior], now: Timestamp) -> SnapshotContents {
         let fetchers: Vec<String> = self.fetchers.iter().cloned().collect();
         let image = learned.evidence.image(&learned.registry, self.newest, &fetchers);
-        self.contents_with(learned, priors, now, image)
+        self.contents_with(image, priors, now).without_unknown_hosts(learned)
+    }
+
+    /// Returns what it has learned besides evidence.
+    pub(super) fn contents_without_evidence(&self, now: Timestamp) -> SnapshotContents {
+        let (as_of, fetchers) = (self.newest, self.fetchers.iter().cloned().collect());
+        self.contents_with(EvidenceSnapshot { as_of, fetchers, ..EvidenceSnapshot::default() }, &[], now)
     }
 
     /// Returns the same as it is written: with the entries of domains in groups that are encoded already.
@@ -165,20 +176,14 @@ impl Fold {
         let threads = if self.throttle.is_some() { 1 } else { threads() };
         let (image, groups) =
             learned.evidence.image_in_groups(&learned.registry, self.newest, &fetchers, threads, encode_group);
-        let mut contents = self.contents_with(learned, priors, now, image);
+        let mut contents = self.contents_with(image, priors, now).without_unknown_hosts(learned);
         let is_finite = groups.iter().all(|group| group.is_finite) && contents.is_finite();
         contents.grouped = groups.iter().map(|group| group.totals).fold(GroupTotals::default(), GroupTotals::plus);
         let is_whole = learned.evidence.cold_counts().failed_reads == 0;
         EncodedSnapshot { contents, groups, is_finite, is_whole }
     }
 
-    fn contents_with(
-        &self,
-        learned: &Learned,
-        priors: &[Prior],
-        now: Timestamp,
-        image: EvidenceSnapshot,
-    ) -> SnapshotContents {
+    fn contents_with(&self, image: EvidenceSnapshot, priors: &[Prior], now: Timestamp) -> SnapshotContents {
         let mut links: Vec<LinkEntry> = self.links.values().map(|(_, link)| link.clone()).collect();
         links.retain(|link| is_at_risk(&link.state));
         links.sort_by(|a, b| a.link.cmp(&b.link));
@@ -190,9 +195,7 @@ impl Fold {
         let mut paces: Vec<PaceEntry> = self.paces.values().map(|(_, pace)| pace.clone()).collect();
         paces.sort_by(|a, b| (a.level, &a.name).cmp(&(b.level, &b.name)));
         let registered = self.registered();
-        // A host of which no evidence is left is as good as unknown.
         let mut short_page_hosts: Vec<String> = self.short_page_hosts().map(str::to_owned).collect();
-        short_page_hosts.retain(|domain| learned.evidence.is_in_image(domain, self.newest));
         short_page_hosts.sort();
         SnapshotContents {
             covers_seq: self.covers_seq,

@@ -1,4 +1,5 @@
-//! Restore of a selector from the log: the newest good snapshot, and every record after it.
+//! Restore of a selector from the log: the newest good snapshot, or a checkpoint of evidence on disk, and every record after
+//! it.
 //!
 //! Owns: [`load`], and the inspection of the log before it.
 //!
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use fetchwise_log::{BlockFold, BlockRecord, Error as LogError, OwnedBlock, Progress, RecordRef, UnpackError};
 
+use super::checkpoint_restore::{self, Restored};
 use super::entry::{Entry, FetcherEntry, ImportanceEntry, LinkEntry, is_at_risk};
 use super::error::JournalError;
 use super::fold::{Fold, add_fetcher_name, threads};
@@ -33,7 +35,7 @@ pub struct LoadReport {
     pub replayed: ReplayReport,
     /// Sequence number of the last record that the load covers.
     pub last_seq: u64,
-    /// Snapshot that the load began with, if any.
+    /// Snapshot that the load began with, or checkpoint of evidence on disk, if any.
     pub snapshot: Option<RecoveryPoint>,
     /// State of every link that is at risk or was paused.
     pub links: HashMap<String, LinkState>,
@@ -54,7 +56,8 @@ pub struct LoadReport {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct LogInfo {
-    start: FoldStart,
+    /// Start of the fold; none if the inspection began with a checkpoint, which a load opens itself.
+    start: Option<FoldStart>,
     /// Fetchers of all attempts, in alphabetical order.
     pub fetchers: Vec<String>,
     /// Fetchers whose class and cost the log knows, by name.
@@ -74,7 +77,9 @@ pub fn survey(dir: &Path) -> Result<LogInfo, JournalError> {
 /// # Errors
 /// As [`replay`].
 pub fn inspect_with_progress(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<LogInfo, JournalError> {
-    let start = FoldStart::newest(dir)?;
+    let checkpoint = checkpoint_restore::start_without_evidence(dir);
+    let has_evidence = checkpoint.is_none();
+    let start = checkpoint.map_or_else(|| FoldStart::newest(dir), Ok)?;
     let mut names: BTreeSet<String> = start.contents.iter().flat_map(|c| c.image.fetchers.iter().cloned()).collect();
     let known = start.contents.iter().flat_map(|c| c.registered.iter().cloned());
     let mut registered: BTreeMap<String, FetcherEntry> = known.map(|of| (of.name.clone(), of)).collect();
@@ -95,7 +100,7 @@ pub fn inspect_with_progress(dir: &Path, progress: &mut dyn FnMut(Progress)) -> 
         registered.extend(shard.registered);
     }
     let registered = registered.into_values().take(MAX_FETCHERS).collect();
-    Ok(LogInfo { start, fetchers: names.into_iter().collect(), registered })
+    Ok(LogInfo { start: has_evidence.then_some(start), fetchers: names.into_iter().collect(), registered })
 }
 
 /// Importance by type and value. The entry without a value is that of the whole type.
@@ -212,19 +217,28 @@ pub fn load_with_progress(
     now: Timestamp,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<LoadReport, JournalError> {
-    load_from(FoldStart::newest(dir)?, dir, selector, now, progress)
+    load_from(None, dir, selector, now, progress)
 }
 
 fn load_from(
-    start: FoldStart,
+    start: Option<FoldStart>,
     dir: &Path,
     selector: &Selector,
     now: Timestamp,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<LoadReport, JournalError> {
     let date = selector.clock().date_of(now);
-    let (started, present) = (start.started.clone(), start.present(date));
-    let mut fold = Fold::begin(start, selector.learned(), present);
+    let (mut fold, present, started) = match checkpoint_restore::restore(dir, selector.learned(), date) {
+        Some(Restored { contents, reader, .. }) => {
+            let (present, started) = (contents.now.max(date), RecoveryPoint::of_checkpoint(&contents));
+            (Fold::of(contents, Some(reader), present), present, Some(started))
+        }
+        None => {
+            let start = start.map_or_else(|| FoldStart::newest(dir), Ok)?;
+            let (present, started) = (start.present(date), start.started.clone());
+            (Fold::begin(start, selector.learned(), present), present, started)
+        }
+    };
     fold.advance(dir, selector.learned(), u64::MAX, present, progress)?;
     if selector.policy().remembers() {
         // A snapshot holds evidence, but not what a policy remembers of attempts. So the policy observes all attempts

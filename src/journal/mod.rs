@@ -35,6 +35,10 @@
 
 mod attempt_content;
 mod builder;
+mod checkpoint_restore;
+mod checkpoint_state;
+#[cfg(test)]
+mod checkpoint_tests;
 #[cfg(test)]
 mod clock_tests;
 mod cold_entry;
@@ -45,6 +49,7 @@ mod column_codec;
 mod entry;
 mod entry_groups;
 mod error;
+mod fetcher_numbers;
 mod fold;
 mod follow;
 #[cfg(feature = "fuzzing")]

@@ -22,7 +22,7 @@ use fetchwise_types::time::Timestamp;
 pub struct RecoveryPoint {
     /// Last record whose effect the snapshot holds.
     pub covers_seq: u64,
-    /// Time at which the snapshot was taken.
+    /// Time at which the snapshot was taken, or that counted as the present for a checkpoint.
     pub taken: Timestamp,
     /// Newer snapshots that are damaged. They cost no data, only a longer replay.
     pub rejected: Vec<Damage>,
@@ -110,6 +110,11 @@ pub(super) fn newest_snapshot(dir: &Path) -> Result<Option<Snapshot>, JournalErr
 }
 
 impl RecoveryPoint {
+    /// Returns the point of a checkpoint with these contents.
+    pub(super) fn of_checkpoint(contents: &SnapshotContents) -> Self {
+        Self { covers_seq: contents.covers_seq, taken: contents.now, rejected: Vec::new() }
+    }
+
     fn of(found: &Snapshot) -> Self {
         let meta = found.meta();
         Self { covers_seq: meta.covers_seq, taken: Timestamp::from_millis(meta.taken_ms), rejected: Vec::new() }

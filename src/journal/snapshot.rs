@@ -16,6 +16,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::entry::{FetcherEntry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry};
 use super::error::JournalError;
 use super::schema;
+use crate::evidence::Learned;
 use crate::evidence::decay::Decay;
 use crate::evidence::evidence_snapshot::{EntryAddress, EvidenceSnapshot, SignalCellRow};
 use crate::evidence::host_signal_counts::RawSignalCounts;
@@ -77,6 +78,12 @@ pub(super) struct SnapshotContents {
 }
 
 impl SnapshotContents {
+    /// Drops short pages of hosts of which no evidence is left: they are as good as unknown.
+    pub(super) fn without_unknown_hosts(mut self, learned: &Learned) -> Self {
+        self.short_page_hosts.retain(|domain| learned.evidence.is_in_image(domain, self.image.as_of));
+        self
+    }
+
     /// Returns the header of the container.
     pub(super) fn meta(&self) -> SnapshotMeta {
         let (landmark, half_life) = match self.image.decay {

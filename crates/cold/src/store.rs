@@ -8,6 +8,7 @@
 //! Must not know: what values mean.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,8 +90,9 @@ struct State {
     full: Vec<Arc<Buffer>>,
     /// From the oldest to the newest.
     runs: Arc<Vec<Arc<Run>>>,
-    /// The numbers of the runs that a manifest on disk may name.
+    /// The numbers of the runs that a manifest on disk may name, of this store or of the one whose runs it has adopted.
     pinned: BTreeSet<u64>,
+    has_adopted: bool,
 }
 
 #[derive(Debug)]
@@ -176,6 +178,16 @@ impl ColdStore {
             checkpointing: Mutex::new(()),
             _lock: lock,
         })
+    }
+
+    /// The tag of the checkpoint in `dir`; none if there is no checkpoint. It takes no lock and changes nothing, and another
+    /// store may replace the checkpoint meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`ColdStore::open`], except for the lock.
+    pub fn read_tag(dir: &Path) -> Result<Option<Vec<u8>>> {
+        Ok(Manifest::read(&RealFs, dir)?.map(|manifest| manifest.tag))
     }
 
     /// The tag of the checkpoint that was opened; none if there was no checkpoint.
@@ -312,11 +324,25 @@ impl ColdStore {
         *merging = None;
         let mut state = self.write_state();
         let old = std::mem::take(&mut *state);
-        state.pinned = old.pinned;
+        (state.pinned, state.has_adopted) = (old.pinned, old.has_adopted);
         let removed = state.replace(&old.runs, None);
         drop(state);
         drop(writing);
         self.remove_files(removed);
+    }
+
+    /// Replaces all entries by those of another store that has them in runs, as after [`ColdStore::open`]. The runs are read in
+    /// place, so it costs nothing; they are never removed by this store, and the other one may go on or be closed. Afterwards this
+    /// store cannot make checkpoints.
+    pub fn adopt(&self, other: &Self) {
+        self.clear();
+        let runs = other.read_state().runs.clone();
+        // A number stands for one run only, so that no run of the other store is taken for an own one. Relaxed: as for new runs.
+        self.next_number.fetch_max(other.next_number.load(Ordering::Relaxed), Ordering::Relaxed);
+        let mut state = self.write_state();
+        state.pinned.extend(runs.iter().map(|run| run.id.number));
+        state.runs = runs;
+        state.has_adopted = true;
     }
 
     /// The store's size.
@@ -338,11 +364,15 @@ impl ColdStore {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLong`] for a tag above [`MAX_TAG_LEN`], [`Error::Io`] if something cannot be written. Then a store that is
-    /// opened later has this checkpoint or the former one.
+    /// [`Error::TooLong`] for a tag above [`MAX_TAG_LEN`], [`Error::Io`] if something cannot be written, or if the store has
+    /// adopted the runs of another one. Then a store that is opened later has this checkpoint or the former one.
     pub fn checkpoint(&self, tag: &[u8]) -> Result<()> {
         check_len("tag", tag.len(), MAX_TAG_LEN)?;
         let _checkpointing = lock(&self.checkpointing);
+        if self.read_state().has_adopted {
+            // A manifest names the runs in its directory only.
+            return Err(Error::io("checkpoint", &self.dir)(ErrorKind::Unsupported.into()));
+        }
         self.write_state().seal_active();
         self.write_full_buffers()?;
         let (runs, former) = {

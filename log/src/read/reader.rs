@@ -150,6 +150,11 @@ impl Reader {
         &self.catalog.damage
     }
 
+    /// Returns the identity of the store, which all its files have; none for an empty directory.
+    pub fn store(&self) -> Option<[u8; 16]> {
+        self.catalog.store
+    }
+
     /// Returns the floor: records up to here may be gone from the segments, because snapshots cover them.
     pub fn floor_seq(&self) -> u64 {
         self.catalog.floor_seq()

@@ -1,12 +1,12 @@
 //! Background maintenance: a thread that compacts alongside a running crawl when it pays off, or when the log exceeds
-//! its disk limit.
+//! its disk limit, and that makes checkpoints of evidence with a limit on keys.
 //!
-//! Owns: when to compact.
+//! Owns: when to compact, and when to make a checkpoint.
 //!
 //! Invariants: the thread never blocks callers that select or record; it shares only the disk with them. Both snapshots
 //! hold the effect of a record before it is dropped.
 //!
-//! Must not know: how a compaction works.
+//! Must not know: how a compaction or a checkpoint works.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, chan
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use fetchwise_log::{DEFAULT_SEGMENT_BYTES, Error as LogError, Throttle, lower_thread_priority};
+use fetchwise_log::{DEFAULT_SEGMENT_BYTES, Error as LogError, Maintenance, Throttle, lower_thread_priority};
 
+use super::checkpoint::{DUE_AFTER, advance, records_since};
 use super::compact::{CompactOptions, CompactReport, DEFAULT_COMPACT_THRESHOLD, DEFAULT_RETAIN_DAYS, compact};
 use crate::journal::error::JournalError;
 use crate::journal::maintenance::disk_usage::DiskUsage;
@@ -30,6 +31,8 @@ const REST_PERCENT: u32 = 100;
 const SHARE_EVERY: Duration = Duration::from_secs(600);
 /// Delay before the next try after a failure.
 const FAILED_FOR: Duration = Duration::from_secs(600);
+/// Interval of the checks for records that no checkpoint covers.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
 /// Bytes of segments from which on it is worth packing them.
 const DEFAULT_PACK_BYTES: u64 = 16 << 20;
 /// Longest retention that can be configured.
@@ -50,6 +53,9 @@ pub struct MaintenanceOptions {
     pub pack_bytes: Option<u64>,
     /// Largest disk usage of the log in bytes; `None` for no limit.
     pub max_disk_bytes: Option<u64>,
+    /// Number of records after which it makes a [checkpoint](super::checkpoint()), if evidence has a limit on keys. `None`
+    /// disables this.
+    pub checkpoint_after: Option<u64>,
     /// Size at which the writer's segments are full, in bytes.
     pub segment_bytes: u64,
     /// Interval of the checks.
@@ -63,6 +69,7 @@ impl Default for MaintenanceOptions {
             compact_threshold: Some(DEFAULT_COMPACT_THRESHOLD),
             pack_bytes: Some(DEFAULT_PACK_BYTES),
             max_disk_bytes: None,
+            checkpoint_after: Some(DUE_AFTER),
             segment_bytes: DEFAULT_SEGMENT_BYTES,
             check_interval: Duration::from_secs(1),
         }
@@ -182,6 +189,7 @@ impl BackgroundMaintenance {
             blank: Box::new(blank),
             on_event: Box::new(on_event),
             share_checked_at: None,
+            checkpoint_checked_at: None,
             not_before: None,
             stuck_at_bytes: 0,
         };
@@ -230,6 +238,8 @@ struct Worker {
     on_event: Box<dyn FnMut(MaintenanceEvent) + Send>,
     /// Time of the last check for old attempts.
     share_checked_at: Option<Instant>,
+    /// Time of the last check for records that no checkpoint covers.
+    checkpoint_checked_at: Option<Instant>,
     /// Time of the next try after a failure.
     not_before: Option<Instant>,
     /// Disk usage at which nothing more could be dropped.
@@ -265,6 +275,9 @@ impl Worker {
     }
 
     fn check(&mut self) -> Result<(), JournalError> {
+        if let Some(records) = self.options.checkpoint_after {
+            self.checkpoint_if_due(records)?;
+        }
         if let Some(most) = self.options.max_disk_bytes {
             self.shrink(most)?;
         }
@@ -279,6 +292,35 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    fn checkpoint_if_due(&mut self, records: u64) -> Result<(), JournalError> {
+        if self.checkpoint_checked_at.is_some_and(|at| at.elapsed() < CHECKPOINT_EVERY) {
+            return Ok(());
+        }
+        self.checkpoint_checked_at = Some(Instant::now());
+        if records_since(&self.dir)? < records {
+            return Ok(());
+        }
+        let _lock = Maintenance::lock(&self.dir)?;
+        let like = self.blank_selector()?;
+        if like.learned().max_keys().is_none() {
+            self.options.checkpoint_after = None;
+            return Ok(());
+        }
+        match advance(&self.dir, like.learned(), self.clock.date(), Some(&self.throttle)) {
+            Err(error @ JournalError::Log(LogError::Stopped | LogError::Replaced { .. })) => Err(error),
+            // The log is not affected, so the rest goes on.
+            Err(error) => {
+                crate::trace::checkpoint_failed(&error);
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+
+    fn blank_selector(&self) -> Result<Selector, JournalError> {
+        (self.blank)().map_err(|error| LogError::Invalid(error.to_string()).into())
     }
 
     /// Returns the share of the log's bytes in finished segments that maintenance has not packed; `None` if these are
@@ -329,10 +371,7 @@ impl Worker {
 
     fn compact(&mut self, cause: CompactCause, keep_bytes: Option<u64>, pack: bool) -> Result<(), JournalError> {
         let begun = Instant::now();
-        let selector = match (self.blank)() {
-            Ok(selector) => selector,
-            Err(error) => return Err(LogError::Invalid(error.to_string()).into()),
-        };
+        let selector = self.blank_selector()?;
         let options = CompactOptions {
             // The limit holds whatever the time is, and the oldest attempts by any clock go. A separate check handles
             // age.

@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use fetchwise_log::{Error as LogError, Maintenance, OpenCheck, Progress, RecordRef, Throttle};
 
+use crate::journal::checkpoint_restore::covers_seq;
 use crate::journal::cold_tier::MaintenanceFolder;
 use crate::journal::entry::Entry;
 use crate::journal::error::JournalError;
 use crate::journal::fold::{EncodedSnapshot, Fold};
+use crate::journal::maintenance::checkpoint::advance;
 use crate::journal::maintenance::clock_check::{ClockUse, check, check_own_times};
 use crate::journal::maintenance::disk_usage;
 use crate::journal::maintenance::progress::{Phase, ProgressFn};
@@ -124,8 +126,7 @@ pub fn compact(
     let _folder = MaintenanceFolder::keep_evicted(dir, selector.learned())?;
     let writer_active = maintenance.has_writer()?;
     let start = FoldStart::newest(dir)?;
-    let covered = SnapshotCoverage::now(dir, &start)?;
-    let sealed_seq = sealed_seq(dir)?;
+    let (covered, sealed_seq) = (SnapshotCoverage::now(dir, &start)?, sealed_seq(dir)?);
     let (last, clock) = (start.last_present(), now);
     let now = options.clock_use().present(now, last);
     let mut fold = Fold::begin(start, selector.learned(), now);
@@ -165,6 +166,7 @@ pub fn compact(
     let drops_to = if writer_active { sealed_seq } else { at_end.contents.covers_seq };
     let floor_seq = covered.floor_seq(drops.then_some(drops_to));
     if !options.dry_run && (drops || covered.previous > 0) {
+        advance_checkpoint(dir, selector, floor_seq, options, now)?;
         report.snapshot_bytes = write_both(&maintenance, at_seal, &at_end, covered, floor_seq)?;
         if let Some(written) = FoldStart::newest(dir)?.contents {
             report.weight.1 = written.weight();
@@ -180,6 +182,29 @@ pub fn compact(
     )?;
     span.compacted(done.attempts, done.bytes);
     Ok(done)
+}
+
+/// Brings the checkpoint, if there is one, behind the records that may go from now on: it could not go on from an earlier
+/// one.
+fn advance_checkpoint(
+    dir: &Path,
+    selector: &Selector,
+    floor_seq: u64,
+    options: &CompactOptions,
+    now: Timestamp,
+) -> Result<(), JournalError> {
+    if covers_seq(dir).is_none_or(|covered| covered >= floor_seq) {
+        return Ok(());
+    }
+    match advance(dir, selector.learned(), now, options.throttle.as_ref()) {
+        Err(JournalError::Log(LogError::Stopped)) => Err(LogError::Stopped.into()),
+        // The next checkpoint begins with the snapshot.
+        Err(error) => {
+            crate::trace::checkpoint_failed(&error);
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+    }
 }
 
 impl CompactOptions {

@@ -1,6 +1,6 @@
-//! Maintenance of a journal: snapshots, compaction, checks, repair and forgetting.
+//! Maintenance of a journal: snapshots, checkpoints, compaction, checks, repair and forgetting.
 //!
-//! Snapshots, compaction and checks work alongside a running crawler. Repair and forgetting need exclusive access to
+//! Snapshots, checkpoints, compaction and checks work alongside a running crawler. Repair and forgetting need exclusive access to
 //! the directory; a crawler forgets by [`forget_live`] itself.
 //!
 //! ```
@@ -23,6 +23,7 @@
 //! ```
 
 mod background;
+pub(super) mod checkpoint;
 mod clock_check;
 mod compact;
 mod disk_usage;
@@ -34,6 +35,7 @@ mod unpause;
 mod verify;
 
 pub use background::{BackgroundMaintenance, CompactCause, MaintenanceEvent, MaintenanceOptions, expired_share};
+pub use checkpoint::{CheckpointReport, checkpoint};
 pub use compact::{CompactOptions, CompactReport, DEFAULT_COMPACT_THRESHOLD, DEFAULT_RETAIN_DAYS, compact};
 pub use disk_usage::DiskUsage;
 pub use fetchwise_log::{RepairOptions, RepairReport, Throttle, VerifyReport};

@@ -15,6 +15,7 @@ use crate::evidence::Learned;
 use crate::evidence::decay::Decay;
 use crate::journal::error::JournalError;
 use crate::journal::fold::Fold;
+use crate::journal::maintenance::checkpoint::discard;
 use crate::journal::maintenance::progress::{Phase, ProgressFn};
 use crate::journal::read::pass;
 use crate::journal::recovery_point::FoldStart;
@@ -124,5 +125,8 @@ fn refold(dir: &Path, floor_seq: u64, on_progress: ProgressFn<'_>) -> Result<Ref
 /// # Errors
 /// Locked by a crawler or another maintenance command, newer formats, or I/O errors.
 pub fn repair(dir: &Path, options: RepairOptions) -> Result<RepairReport, JournalError> {
-    Ok(fetchwise_log::repair_checked(dir, options, &check)?)
+    let report = fetchwise_log::repair_checked(dir, options, &check)?;
+    // It may have records that the log has lost.
+    discard(dir);
+    Ok(report)
 }

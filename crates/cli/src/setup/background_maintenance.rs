@@ -37,7 +37,7 @@ impl RunningMaintenance {
 /// Starts background maintenance alongside the writer of `dir`; returns none if the settings turn it off.
 pub(crate) fn start(settings: &Settings, dir: &Path) -> Result<Option<RunningMaintenance>, Failure> {
     let options = options(settings);
-    if options.compact_threshold.is_none() && options.max_disk_bytes.is_none() {
+    if (options.compact_threshold.is_none(), options.max_disk_bytes, options.checkpoint_after) == (true, None, None) {
         return Ok(None);
     }
     let (tell, messages) = channel();
@@ -61,6 +61,7 @@ fn options(settings: &Settings) -> MaintenanceOptions {
     options.compact_threshold = log.compact_threshold.map_or(Some(DEFAULT_COMPACT_THRESHOLD), |at| at.share());
     options.max_disk_bytes = log.max_disk_bytes;
     options.segment_bytes = segment_bytes(settings);
+    options.checkpoint_after = options.checkpoint_after.filter(|_| settings.config.max_keys.is_some());
     options
 }
 

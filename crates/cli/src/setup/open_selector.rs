@@ -180,9 +180,18 @@ impl Settings {
         }
     }
 
-    /// Takes a snapshot if many records follow the last one, so that the next start is fast. Reports a failure on
-    /// stderr and goes on, because nothing is lost.
+    /// Takes a snapshot if many records follow the last one, so that the next start is fast, or makes a checkpoint if the
+    /// config has a limit on keys. Reports a failure on stderr and goes on, because nothing is lost.
     pub(crate) fn snapshot_if_due(&self, dir: &Path) {
+        if self.config.max_keys.is_some() {
+            let made = self
+                .maintenance_selector()
+                .and_then(|blank| Ok(journal::maintenance::checkpoint(dir, &blank, self.clock.date())?));
+            if let Err(failure) = made {
+                note(format_args!("fetchwise: warning: cannot make a checkpoint of evidence: {failure}"));
+            }
+            return;
+        }
         if !journal::maintenance::unsnapshotted_records(dir).is_ok_and(|records| records >= SNAPSHOT_AFTER) {
             return;
         }

@@ -295,3 +295,39 @@ fn readers_beside_writers_and_merges_find_the_newest_value() {
         assert_eq!(value_of(&store, key(n)), Some(ROUNDS.to_le_bytes().to_vec()));
     }
 }
+
+#[test]
+fn adopted_entries_are_read_merged_and_left_in_the_other_directory() {
+    let (own_dir, other_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let other = ColdStore::open(other_dir.path(), options()).unwrap();
+    for round in 0..3 {
+        (0..300).for_each(|n| other.put(key(n), format!("{n} of {round}").as_bytes()).unwrap());
+        settle(&other);
+    }
+    other.checkpoint(b"base").unwrap();
+    let expected = content(&other).unwrap();
+    let own = ColdStore::open(own_dir.path(), options()).unwrap();
+    own.put(key(900), b"gone").unwrap();
+    own.adopt(&other);
+    assert_eq!(content(&own).unwrap(), expected);
+    // The other store goes on, and removes what it has merged.
+    (0..300).for_each(|n| other.put(key(n), b"later").unwrap());
+    settle(&other);
+    other.checkpoint(b"later").unwrap();
+    drop(other);
+    assert_eq!(content(&own).unwrap(), expected);
+    for round in 0..20 {
+        (0..100).for_each(|n| own.put(key(n), format!("own {round}").as_bytes()).unwrap());
+        settle(&own);
+    }
+    assert_eq!(
+        (value_of(&own, key(5)), value_of(&own, key(250))),
+        (Some(b"own 19".to_vec()), Some(b"250 of 2".to_vec()))
+    );
+    assert!(matches!(own.checkpoint(b"none"), Err(Error::Io { .. })));
+    drop(own);
+    let again = ColdStore::open(other_dir.path(), options()).unwrap();
+    assert_eq!(ColdStore::read_tag(other_dir.path()).unwrap(), Some(b"later".to_vec()));
+    assert!(content(&again).unwrap().values().all(|value| value == b"later"));
+    assert_eq!(ColdStore::read_tag(own_dir.path()).unwrap(), None);
+}
