@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use super::args::DemoArgs;
-use super::{interactive, plain};
+use super::{plain, rounds};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
