@@ -62,19 +62,16 @@ async function exportAttempts(journal, out) {
   const isPath = typeof out === 'string' || out instanceof URL
   if (!isPath && typeof out?.write !== 'function') throw misused('invalid out: expected a path or a writable stream')
   const source = _exportFrom(journal)
-  let count
+  // An export that cannot begin, such as one of a closed journal, leaves no file.
+  let piece = await _exportNext(source)
   async function* text() {
-    for (;;) {
-      const piece = await _exportNext(source)
-      if (typeof piece === 'number') {
-        count = piece
-        return
-      }
+    while (typeof piece !== 'number') {
       yield piece
+      piece = await _exportNext(source)
     }
   }
   await pipeline(text, isPath ? createWriteStream(out) : out, { end: isPath })
-  return count
+  return piece
 }
 
 module.exports = { exportAttempts, importAttempts }

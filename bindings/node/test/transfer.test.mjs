@@ -1,7 +1,7 @@
 // Attempts as JSON lines: each attempt is imported once, whatever its source, and exports are unchanged when imported.
 
 import assert from 'node:assert/strict'
-import { createReadStream, createWriteStream, readFileSync, writeFileSync } from 'node:fs'
+import { createReadStream, createWriteStream, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable, Writable } from 'node:stream'
@@ -119,6 +119,7 @@ test('a slow reader, a failing one, and missing files', async (t) => {
   )
   await journal.close()
   await assert.rejects(exportAttempts(journal, join(dir, 'closed.jsonl')), code('CLOSED'))
+  assert.ok(!existsSync(join(dir, 'closed.jsonl')), 'an export that cannot begin leaves no file')
 })
 
 test('an export without a reader keeps no process running', async (t) => {
