@@ -116,7 +116,8 @@ def test_an_explanation_is_the_text_of_the_program_and_has_a_form_for_notebooks(
     config.write_text("[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'playwright'\n")
     url = "https://shop.example/list?a=<b>&c=1"
     with fetchwise.Selector(config=config, journal=tmp_path / "data") as selector:
-        for n in range(12):
+        # More than a decision needs: at its threshold, the age of a second decides.
+        for n in range(24):
             attempt = fetchwise.Attempt(f"https://shop.example/item/{n}", ["direct_access", "playwright"][n % 2])
             selector.record(attempt.delivered() if n % 2 else attempt.failed("wrong_tool"))
         explanation = selector.explain(url)

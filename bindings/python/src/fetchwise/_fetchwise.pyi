@@ -195,7 +195,7 @@ class Selector:
         """Forgets a domain or a link: at once in memory, and in the journal from the next start on."""
     def importance(self, kind: str, value: str | None, importance: float) -> None:
         """Sets how much a heuristic tells about success, from 0 to 1, as computed by the analytics. Without a value it
-        applies to the whole type. It only has an effect where the config enables it (`[importance]`).
+        applies to the whole type. It only has an effect where the config enables it (`tuning.importance`).
 
         >>> fetchwise.Selector().importance("path_depth", None, 0.02)
         """
