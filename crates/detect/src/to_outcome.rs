@@ -48,7 +48,7 @@ impl Verdict {
             304 => Outcome::Empty,
             status @ (204 | 205) => Outcome::Http(status),
             206 if is_part(206, page.headers) => Outcome::Truncated,
-            300..=399 if !leads_on(page.headers) && !self.is_thin() => Outcome::Content,
+            300..=399 if !leads_on(page.headers) && !self.is_thin() => self.readable(),
             200..=299 => self.readable(),
             403 | 429 | 451 => Outcome::Blocked(Block::refusal()),
             status => Outcome::Http(status),
