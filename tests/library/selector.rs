@@ -639,7 +639,7 @@ fn any_number_of_sites_that_only_fail_moves_what_others_can_expect_by_a_fixed_sh
             // All attempts, the depth, the suffix, and the hint or the flag.
             let fresh = "https://fresh.org/news/today.html";
             let (before, mut done) = (chances(&selector, fresh), 0);
-            // Ten times as many where it says most: at hosts that were learned from, beside which they weigh most.
+            // Ten times as many where it says most: at hosts that were learned from, next to which they weigh most.
             let most = if known == 5 { 3000 } else { 300 };
             for sites in [60, 300, most] {
                 for n in done..sites {
