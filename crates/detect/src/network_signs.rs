@@ -8,7 +8,7 @@
 //!
 //! Must not know: what follows from a sign.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use memchr::{memchr, memmem, memrchr2};
 
@@ -130,12 +130,18 @@ fn site(host: &str) -> &str {
     &host[from..]
 }
 
-/// Returns whether no public site has this host: an address inside a network, a name of one label, or a reserved name.
+/// Returns whether no public site has this host: an address inside a network or of this machine, a name of one label, or a
+/// reserved name.
 fn is_inside(host: &str) -> bool {
-    match host.rsplit_once('.') {
-        None => !host.starts_with('['),
-        Some((_, last)) => INSIDE_LABELS.iter().any(|label| last.eq_ignore_ascii_case(label)) || is_inside_v4(host),
+    if let Some(address) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        return address.parse().is_ok_and(|address: Ipv6Addr| {
+            address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local()
+        });
     }
+    let Some((_, last)) = host.rsplit_once('.') else { return true };
+    INSIDE_LABELS.iter().any(|label| last.eq_ignore_ascii_case(label))
+        || is_inside_v4(host)
+        || host.parse().is_ok_and(|address: Ipv4Addr| address.is_loopback())
 }
 
 /// Returns whether this is an IPv4 address inside a network, of a provider's customers (RFC 6598) or of one link.
@@ -225,7 +231,9 @@ mod tests {
 
     #[test]
     fn a_site_inside_a_network_has_no_signs() {
-        for url in ["http://192.168.1.1/", "http://router/", "http://wiki.corp.lan/a", "http://nas.local:8080/"] {
+        let names = ["http://router/", "http://wiki.corp.lan/a", "http://nas.local:8080/"];
+        let addresses = ["http://192.168.1.1/", "http://127.0.0.1:8000/", "http://[::1]/", "http://[fd00::1]:80/"];
+        for url in names.into_iter().chain(addresses) {
             let signs = of(url, url, "<form action=\"http://192.168.1.1/apply\">", "192.168.1.1 http://router/");
             assert!(!signs.any(), "{url}: {signs:?}");
         }

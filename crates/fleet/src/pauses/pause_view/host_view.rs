@@ -8,7 +8,6 @@
 
 use fetchwise::time::Timestamp;
 
-use super::ClaimOutcome;
 use crate::pauses::state_machine::{HostStatements, Statement};
 
 #[derive(Debug, Default)]
@@ -31,7 +30,7 @@ pub(super) struct HostView {
 
 /// The local pauses of a host that were set because of the fleet only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::pauses) struct FleetPauses {
+pub(crate) struct FleetPauses {
     /// The pause that the statements of others set.
     pub(super) applied: Option<Timestamp>,
     /// The time until which the host is held because of a claim without a response.
@@ -40,7 +39,7 @@ pub(in crate::pauses) struct FleetPauses {
 
 /// The local action that follows from a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::pauses) enum LocalAction {
+pub(crate) enum LocalAction {
     Nothing,
     /// Pause the host until then, or longer if it is paused for another reason; with this level.
     Pause {
@@ -60,9 +59,20 @@ pub(in crate::pauses) enum LocalAction {
     },
 }
 
+/// The outcome of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClaimOutcome {
+    /// The current statements are known.
+    Known,
+    /// No broker responded.
+    Unanswered,
+    /// The claim of this node is rejected, because it made too many.
+    Rejected,
+}
+
 impl FleetPauses {
     /// Returns whether a pause is one of them.
-    pub(in crate::pauses) fn has(&self, pause: Timestamp) -> bool {
+    pub(crate) fn has(&self, pause: Timestamp) -> bool {
         self.applied == Some(pause) || self.held == Some(pause)
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use fetchwise::time::Timestamp;
 
 use self::host_view::HostView;
-pub(in crate::pauses) use self::host_view::LocalAction;
+pub(super) use self::host_view::{ClaimOutcome, LocalAction};
 use crate::model::node_id::NodeId;
 use crate::pauses::state_machine::{
     Claim, Effect, HostState, HostStatements, MAX_HOSTS_PER_NODE, PauseQuota, Phase, Statement, claim,
@@ -40,7 +40,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// One node's view of paused hosts.
 #[derive(Debug)]
-pub(in crate::pauses) struct PauseView {
+pub(super) struct PauseView {
     own: NodeId,
     /// The incarnation of the table, if the broker reports it.
     table: Option<u64>,
@@ -64,27 +64,16 @@ pub(in crate::pauses) struct PauseView {
     /// The time since which no request got a response.
     silent_since: Option<Timestamp>,
     /// Statements of other nodes that were rejected.
-    pub(in crate::pauses) rejected: u64,
+    pub(super) rejected: u64,
     /// Trials that this node has won.
-    pub(in crate::pauses) trials: u64,
+    pub(super) trials: u64,
     /// Trials that were made without the broker.
-    pub(in crate::pauses) own_trials: u64,
-}
-
-/// The outcome of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::pauses) enum ClaimOutcome {
-    /// The current statements are known.
-    Known,
-    /// No broker responded.
-    Unanswered,
-    /// The claim of this node is rejected, because it made too many.
-    Rejected,
+    pub(super) own_trials: u64,
 }
 
 /// The reply to a visit that would try a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::pauses) enum TrialReply {
+pub(super) enum TrialReply {
     Now,
     NotBefore(Timestamp),
     /// The broker is being asked; `true` if the claim has to be sent.
@@ -92,7 +81,7 @@ pub(in crate::pauses) enum TrialReply {
 }
 
 impl PauseView {
-    pub(in crate::pauses) fn new(own: NodeId) -> Self {
+    pub(super) fn new(own: NodeId) -> Self {
         Self {
             own,
             table: None,
@@ -115,14 +104,14 @@ impl PauseView {
     }
 
     /// Returns whether the table was recreated since the last check. Revisions of two incarnations are not comparable.
-    pub(in crate::pauses) fn is_recreated(&mut self, table: Option<u64>) -> bool {
+    pub(super) fn is_recreated(&mut self, table: Option<u64>) -> bool {
         let before = self.table;
         self.table = table.or(before);
         before.is_some() && self.table != before
     }
 
     /// Applies the loss of the table, which is not a sign that any host is fine. This process's pauses are stated again.
-    pub(in crate::pauses) fn apply_loss(&mut self, now: Timestamp) {
+    pub(super) fn apply_loss(&mut self, now: Timestamp) {
         self.ended.clear();
         self.counts.clear();
         for (domain, known) in self.hosts.drain() {
@@ -135,13 +124,13 @@ impl PauseView {
     }
 
     /// Returns all statements in the view: the host, the writer and the revision.
-    pub(in crate::pauses) fn statements(&self) -> Vec<(String, NodeId, u64)> {
+    pub(super) fn statements(&self) -> Vec<(String, NodeId, u64)> {
         let all = self.hosts.iter().flat_map(|(domain, known)| known.seen.all().iter().map(move |said| (domain, said)));
         all.map(|(domain, said)| (domain.clone(), said.by, said.revision)).collect()
     }
 
     /// Sets whether a node has a heartbeat. Returns whether statements of it were rejected that count now.
-    pub(in crate::pauses) fn set_present(&mut self, node: NodeId, is_present: bool) -> bool {
+    pub(super) fn set_present(&mut self, node: NodeId, is_present: bool) -> bool {
         if !is_present {
             self.present.remove(&node);
             return false;
@@ -152,7 +141,7 @@ impl PauseView {
     }
 
     /// Replaces the sets of present and of excluded nodes. Returns what follows locally.
-    pub(in crate::pauses) fn set_nodes(
+    pub(super) fn set_nodes(
         &mut self,
         present: impl IntoIterator<Item = NodeId>,
         excluded: impl IntoIterator<Item = NodeId>,
@@ -169,17 +158,12 @@ impl PauseView {
     }
 
     /// Returns whether a node is excluded.
-    pub(in crate::pauses) fn is_excluded(&self, node: NodeId) -> bool {
+    pub(super) fn is_excluded(&self, node: NodeId) -> bool {
         self.excluded.contains(&node)
     }
 
     /// Excludes a node, or includes it again. Nothing that an excluded node has said holds any longer.
-    pub(in crate::pauses) fn exclude(
-        &mut self,
-        node: NodeId,
-        is_excluded: bool,
-        now: Timestamp,
-    ) -> Vec<(String, LocalAction)> {
+    pub(super) fn exclude(&mut self, node: NodeId, is_excluded: bool, now: Timestamp) -> Vec<(String, LocalAction)> {
         if !is_excluded {
             self.excluded.remove(&node);
             return Vec::new();
@@ -196,7 +180,7 @@ impl PauseView {
     }
 
     /// Applies a statement. One older than the last applied one about the host has no effect.
-    pub(in crate::pauses) fn apply_statement(
+    pub(super) fn apply_statement(
         &mut self,
         domain: &str,
         by: NodeId,
@@ -321,13 +305,7 @@ impl PauseView {
     }
 
     /// Applies the removal of a node's statement, which the broker no longer has, up to that revision.
-    pub(in crate::pauses) fn apply_removal(
-        &mut self,
-        domain: &str,
-        by: NodeId,
-        revision: u64,
-        now: Timestamp,
-    ) -> LocalAction {
+    pub(super) fn apply_removal(&mut self, domain: &str, by: NodeId, revision: u64, now: Timestamp) -> LocalAction {
         let Some(known) = self.hosts.get_mut(domain) else { return LocalAction::Nothing };
         let before = known.seen.clone();
         if !known.seen.remove(by, revision) {
@@ -342,7 +320,7 @@ impl PauseView {
     }
 
     /// Returns whether this node may try a host.
-    pub(in crate::pauses) fn request_trial(&mut self, domain: &str, ended: Timestamp, now: Timestamp) -> TrialReply {
+    pub(super) fn request_trial(&mut self, domain: &str, ended: Timestamp, now: Timestamp) -> TrialReply {
         let (own, silent_since) = (self.own, self.silent_since);
         let Some(known) = self.hosts.get_mut(domain) else {
             // Other nodes may know this node's pause before this node does, and claim the trial that follows it. The
@@ -400,7 +378,7 @@ impl PauseView {
     }
 
     /// Holds visits to a host until then, because the broker cannot be asked at the moment.
-    pub(in crate::pauses) fn hold(&mut self, domain: &str, until: Timestamp) {
+    pub(super) fn hold(&mut self, domain: &str, until: Timestamp) {
         if let Some(known) = self.hosts.get_mut(domain) {
             known.is_claiming = false;
             known.ours.held = Some(until);
@@ -408,7 +386,7 @@ impl PauseView {
     }
 
     /// Returns the claim that this process has to state; none if there is nothing to claim.
-    pub(in crate::pauses) fn claim(&self, domain: &str, now: Timestamp) -> Option<HostState> {
+    pub(super) fn claim(&self, domain: &str, now: Timestamp) -> Option<HostState> {
         match claim(&self.hosts.get(domain)?.seen, now) {
             Claim::State(state) => Some(state),
             Claim::Mine | Claim::NotBefore(_) => None,
@@ -416,17 +394,17 @@ impl PauseView {
     }
 
     /// Returns whether everything about a host up to a revision was applied.
-    pub(in crate::pauses) fn is_applied(&self, domain: &str, revision: u64) -> bool {
+    pub(super) fn is_applied(&self, domain: &str, revision: u64) -> bool {
         self.hosts.get(domain).map(|known| known.newest).max(self.ended.get(domain).copied()) >= Some(revision)
     }
 
     /// Returns whether this process has the trial of a host.
-    pub(in crate::pauses) fn is_tried_here(&self, domain: &str, now: Timestamp) -> bool {
+    pub(super) fn is_tried_here(&self, domain: &str, now: Timestamp) -> bool {
         self.hosts.get(domain).is_some_and(|known| known.seen.is_tried_here(now))
     }
 
     /// Records the outcome of a claim.
-    pub(in crate::pauses) fn record_claim(&mut self, domain: &str, answer: ClaimOutcome, now: Timestamp) {
+    pub(super) fn record_claim(&mut self, domain: &str, answer: ClaimOutcome, now: Timestamp) {
         if let Some(known) = self.hosts.get_mut(domain) {
             known.is_claiming = false;
             if answer != ClaimOutcome::Known {
@@ -436,12 +414,12 @@ impl PauseView {
     }
 
     /// Records whether the broker responded. Any response proves that it is available.
-    pub(in crate::pauses) fn record_response(&mut self, is_answered: bool, now: Timestamp) {
+    pub(super) fn record_response(&mut self, is_answered: bool, now: Timestamp) {
         self.silent_since = if is_answered { None } else { Some(self.silent_since.unwrap_or(now)) };
     }
 
     /// Records a pause that this node's own attempts have set. Whatever the fleet says, it lasts for its own time.
-    pub(in crate::pauses) fn record_own_pause(&mut self, domain: &str, until: Timestamp) {
+    pub(super) fn record_own_pause(&mut self, domain: &str, until: Timestamp) {
         if let Some(known) = self.hosts.get_mut(domain) {
             known.own_until = known.own_until.max(Some(until));
         }
@@ -449,7 +427,7 @@ impl PauseView {
 
     /// Queues the statement of a pause of this node, if the others do not say the same and would accept it. Returns
     /// whether it did.
-    pub(in crate::pauses) fn state_pause(&mut self, domain: &str, until: Timestamp, at: Timestamp) -> bool {
+    pub(super) fn state_pause(&mut self, domain: &str, until: Timestamp, at: Timestamp) -> bool {
         let nothing = HostStatements::default();
         let seen = self.hosts.get(domain).map_or(&nothing, |known| &known.seen);
         let Some(state) = paused(seen, until, at, self.own) else { return false };
@@ -463,7 +441,7 @@ impl PauseView {
 
     /// Queues the statement that a host is fine, as this node found out or as its operator says. Returns whether it did:
     /// while other nodes have paused it, this has no effect for others.
-    pub(in crate::pauses) fn state_fine(&mut self, domain: &str, at: Timestamp) -> bool {
+    pub(super) fn state_fine(&mut self, domain: &str, at: Timestamp) -> bool {
         let is_said =
             |state: Option<&HostState>| state.is_some_and(|state| state.phase != Phase::Fine && state.until > at);
         let has_said = is_said(self.outbox.get(domain)) || is_said(self.sent.get(domain).map(|(state, _)| state));
@@ -480,12 +458,7 @@ impl PauseView {
 
     /// Begins to write a statement: the given one, or the queued one. Returns none if there is none that still holds, or
     /// if another one is on its way.
-    pub(in crate::pauses) fn begin_write(
-        &mut self,
-        domain: &str,
-        state: Option<HostState>,
-        now: Timestamp,
-    ) -> Option<HostState> {
+    pub(super) fn begin_write(&mut self, domain: &str, state: Option<HostState>, now: Timestamp) -> Option<HostState> {
         if self.writing.contains(domain) {
             return None;
         }
@@ -499,7 +472,7 @@ impl PauseView {
     }
 
     /// Ends a write; a failed one is `again` tried later, unless a newer statement is queued.
-    pub(in crate::pauses) fn end_write(&mut self, domain: &str, again: Option<HostState>) {
+    pub(super) fn end_write(&mut self, domain: &str, again: Option<HostState>) {
         self.writing.remove(domain);
         let is_delivered = |state: &HostState| self.sent.get(domain) == Some(&(*state, true));
         if let Some(state) = again.filter(|state| !is_delivered(state)) {
@@ -508,7 +481,7 @@ impl PauseView {
     }
 
     /// Returns the hosts with a queued statement.
-    pub(in crate::pauses) fn pending(&self) -> Vec<String> {
+    pub(super) fn pending(&self) -> Vec<String> {
         self.outbox.keys().filter(|domain| !self.writing.contains(*domain)).cloned().collect()
     }
 }
