@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::json::to_json_line;
@@ -108,8 +109,11 @@ impl Import {
 }
 
 /// Passes the attempts in `dir` to `write` as JSON lines, in chunks, and empties the text after each chunk. Returns the
-/// number of attempts, or the first error of `write`, which is not called again after it.
+/// number of attempts, or the first error of `write`, which is not called again after it. A directory that is not there is
+/// an error: a name with a slip would otherwise be a log without attempts.
 pub fn export<E>(dir: &Path, mut write: impl FnMut(&str) -> Result<(), E>) -> Result<Result<u64, E>, JournalError> {
+    let missing = |source| LogError::Io { action: "read", path: dir.to_owned(), source: Arc::new(source) };
+    std::fs::read_dir(dir).map_err(missing)?;
     let (mut text, mut count, mut failed) = (String::new(), 0, None);
     let replayed = replay(dir, |_, entry| {
         let (Entry::Attempt(attempt), None) = (entry, &failed) else { return };

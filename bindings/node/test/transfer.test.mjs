@@ -119,6 +119,7 @@ test('a slow reader, a failing one, and missing files', async (t) => {
   )
   await journal.close()
   await assert.rejects(exportAttempts(journal, join(dir, 'closed.jsonl')), code('CLOSED'))
+  await assert.rejects(exportAttempts(join(dir, 'nowhere'), join(dir, 'closed.jsonl')), /nowhere/)
   assert.ok(!existsSync(join(dir, 'closed.jsonl')), 'an export that cannot begin leaves no file')
 })
 

@@ -82,15 +82,28 @@ pub(crate) fn import_attempts<'py>(
 
 /// The destination of exported lines.
 enum Out {
-    File(BufWriter<File>),
+    /// A file, made with the first line: an export that cannot begin leaves none.
+    File(PathBuf, Option<BufWriter<File>>),
     Object(Py<PyAny>),
 }
 
 impl Out {
     fn write(&mut self, text: &str) -> PyResult<()> {
         match self {
-            Self::File(file) => file.write_all(text.as_bytes())?,
+            Self::File(_, Some(file)) => file.write_all(text.as_bytes())?,
+            Self::File(path, file) => {
+                file.insert(BufWriter::new(File::create(path)?)).write_all(text.as_bytes())?;
+            }
             Self::Object(object) => Python::attach(|py| object.call_method1(py, "write", (text,)).map(drop))?,
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> PyResult<()> {
+        match self {
+            Self::File(_, Some(mut file)) => file.flush()?,
+            Self::File(path, None) => drop(File::create(path)?),
+            Self::Object(_) => {}
         }
         Ok(())
     }
@@ -122,12 +135,10 @@ pub(crate) fn export_attempts(py: Python<'_>, journal: &Bound<'_, PyAny>, out: &
     };
     let mut out = match out.hasattr("write")? {
         true => Out::Object(out.clone().unbind()),
-        false => Out::File(BufWriter::new(File::create(out.extract::<PathBuf>()?)?)),
+        false => Out::File(out.extract()?, None),
     };
     let exported = py.detach(|| jsonl::export(&dir, |text| out.write(text)));
     let count = exported.map_err(|error| errors::journal(py, &error))??;
-    if let Out::File(mut file) = out {
-        file.flush()?;
-    }
+    out.finish()?;
     Ok(count)
 }

@@ -51,6 +51,11 @@ def test_recorded_and_imported(program: Program, tmp_path: pathlib.Path) -> None
             selector.record(attempt)
         text = io.StringIO()
         assert fetchwise.export_attempts(journal, text) == COUNT
+        file = tmp_path / "lines.jsonl"
+        assert fetchwise.export_attempts(journal, file) == COUNT and file.read_text() == text.getvalue()
+        with pytest.raises(fetchwise.LogError, match="nowhere"):
+            fetchwise.export_attempts(tmp_path / "nowhere", tmp_path / "none.jsonl")
+        assert not (tmp_path / "none.jsonl").exists(), "an export that cannot begin leaves no file"
         live = {url: selector.explain(url).to_dict() for url in URLS}
     lines = text.getvalue()
     theirs.mkdir()
