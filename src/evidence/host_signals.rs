@@ -94,9 +94,12 @@ impl SignalRow {
         })
     }
 
-    /// Returns the cell of a candidate.
+    /// Returns the cell of a candidate. Other fetchers, which only the log names, have none.
     #[inline]
     pub(crate) fn cell(&self, fetcher: FetcherId, kind: ContentKind) -> Option<&SignalCounts> {
+        if fetcher.index() >= MAX_CANDIDATES {
+            return None;
+        }
         self.cells.get(MAX_CANDIDATES * kind as usize + fetcher.index())
     }
 
@@ -595,6 +598,16 @@ mod tests {
         assert!(signals.find("block_loud").is_some() && signals.find("block_first").is_none());
         let cell = signals.row(new).unwrap().cell(FetcherId(0), ContentKind::Page).unwrap();
         assert_eq!(cell.read(1.0).total, 0.0, "the new name begins with nothing");
+    }
+
+    /// A log may name more fetchers than can be candidates. The pages of one beyond them counted as files of the first.
+    #[test]
+    fn a_fetcher_that_cannot_be_a_candidate_has_no_cell() {
+        let row = SignalRow::new();
+        for kind in [ContentKind::Page, ContentKind::File] {
+            let has_cell = |index: usize| row.cell(FetcherId(index as u16), kind).is_some();
+            assert!(has_cell(MAX_CANDIDATES - 1) && !has_cell(MAX_CANDIDATES) && !has_cell(2 * MAX_CANDIDATES));
+        }
     }
 
     #[test]
