@@ -166,8 +166,9 @@ pub struct BackgroundMaintenance {
 }
 
 impl BackgroundMaintenance {
-    /// Starts a thread alongside the writer of `dir`. The thread calls `on_event` with each event. What is not urgent
-    /// runs with low priority; what the disk limit asks for does not wait for a processor that others keep busy.
+    /// Starts a thread alongside the writer of `dir`. The thread calls `on_event` with each event. Without a disk limit it
+    /// has low priority. With one it has the priority of the caller: a crawl that keeps the processors busy leaves a thread
+    /// of low priority a few percent of one, and the log would outgrow its limit meanwhile, whatever the thread works at.
     ///
     /// # Errors
     /// When the thread cannot be started.
@@ -194,6 +195,9 @@ impl BackgroundMaintenance {
             stuck_at_bytes: 0,
         };
         Builder::new().name("fetchwise-upkeep".to_owned()).spawn(move || {
+            if worker.options.max_disk_bytes.is_none() {
+                lower_thread_priority();
+            }
             worker.run(&woken);
             // Nobody may be waiting any more.
             let _ = at_end.send(());
@@ -275,11 +279,12 @@ impl Worker {
     }
 
     fn check(&mut self) -> Result<(), JournalError> {
-        if let Some(records) = self.options.checkpoint_after {
-            self.checkpoint_if_due(records)?;
-        }
+        self.throttle.set_rest_percent(REST_PERCENT);
         if let Some(most) = self.options.max_disk_bytes {
             self.shrink(most)?;
+        }
+        if let Some(records) = self.options.checkpoint_after {
+            self.checkpoint_if_due(records)?;
         }
         let is_due = self.share_checked_at.is_none_or(|at| at.elapsed() >= SHARE_EVERY);
         if let Some(least) = self.options.compact_threshold.filter(|_| is_due) {
@@ -348,7 +353,9 @@ impl Worker {
         // that is interrupted has gained nothing: the log would grow without end. So it is cut first, and packed once there
         // is time.
         let is_beyond = usage.total > most;
-        self.throttle.set_rest_percent(if is_beyond { 0 } else { REST_PERCENT });
+        if is_beyond {
+            self.throttle.set_rest_percent(0);
+        }
         self.compact(CompactCause::Full { taken: usage.total }, Some(keep), !is_beyond)?;
         let after = self.usage()?;
         // The next compaction can drop what a crawl has written meanwhile. Only sealed segments can shrink.
@@ -383,34 +390,10 @@ impl Worker {
             throttle: Some(Arc::clone(&self.throttle)),
             ..CompactOptions::default()
         };
-        let now = self.clock.date();
-        let is_urgent = matches!(cause, CompactCause::Full { .. });
-        let done = by_priority(is_urgent, || compact(&self.dir, &selector, &options, now, &mut |_, _| {}))?;
+        let done = compact(&self.dir, &selector, &options, self.clock.date(), &mut |_, _| {})?;
         (self.on_event)(MaintenanceEvent::CompactionFinished { cause, done, took: begun.elapsed() });
         Ok(())
     }
-}
-
-/// Works in this thread if it is urgent; otherwise in one of low priority, because a thread that has lowered its priority
-/// may not raise it again. With low priority, a crawl that keeps the processors busy leaves the work a few percent of one,
-/// and the log would outgrow its limit meanwhile.
-fn by_priority<T: Send>(
-    is_urgent: bool,
-    work: impl FnOnce() -> Result<T, JournalError> + Send,
-) -> Result<T, JournalError> {
-    if is_urgent {
-        return work();
-    }
-    std::thread::scope(|scope| {
-        let slow = move || {
-            lower_thread_priority();
-            work()
-        };
-        match Builder::new().name("fetchwise-upkeep".to_owned()).spawn_scoped(scope, slow) {
-            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            Err(error) => Err(LogError::Invalid(format!("no thread for maintenance: {error}")).into()),
-        }
-    })
 }
 
 /// Returns the share of the log's bytes in segments whose newest record is older than `retain`. Segments that their
@@ -434,13 +417,28 @@ pub fn expired_share(dir: &Path, now: Timestamp, retain: Duration) -> Result<f64
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use crate::journal::{Journal, JournalOptions};
 
     #[test]
-    fn only_urgent_work_keeps_the_priority_of_its_thread() {
-        let nice = || Ok(rustix::process::getpriority_process(None).unwrap());
-        let ours = nice().unwrap();
-        assert_eq!(by_priority(true, nice).unwrap(), ours);
-        assert!(by_priority(false, nice).unwrap() > ours);
-        assert_eq!(nice().unwrap(), ours);
+    fn only_a_log_without_a_disk_limit_is_maintained_at_a_low_priority() {
+        let nice = || rustix::process::getpriority_process(None).unwrap();
+        for max_disk_bytes in [None, Some(u64::MAX)] {
+            let dir = tempfile::tempdir().unwrap();
+            let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+            // A checkpoint is due at once, and begins with a blank selector.
+            let options =
+                MaintenanceOptions { max_disk_bytes, checkpoint_after: Some(0), ..MaintenanceOptions::default() };
+            let (send, seen) = channel();
+            let blank = move || {
+                let _ = send.send(nice());
+                Selector::builder().build()
+            };
+            let background =
+                BackgroundMaintenance::start(dir.path(), options, Arc::new(Clock::System), blank, |_| {}).unwrap();
+            background.check_now();
+            assert_eq!(seen.recv().unwrap() > nice(), max_disk_bytes.is_none());
+            background.stop();
+            journal.close().unwrap();
+        }
     }
 }
