@@ -16,7 +16,8 @@ impl SelectorBuilder {
     /// and records from then on. Evidence beyond [`max_keys`](SelectorBuilder::max_keys) goes to disk there.
     /// [`Selector::close`](crate::Selector::close) writes and syncs what is left; so does dropping the selector, without a
     /// report. With `max_keys` it also makes a [checkpoint](super::maintenance::checkpoint()), from which the next start goes
-    /// on: that takes as long as reading what was recorded since the last one. To open a journal with options, or to wait until attempts are on disk, open a [`Journal`] and pass it to
+    /// on: that takes as long as reading what was recorded since the last one. To open a journal with options, or to wait
+    /// until attempts are on disk, open a [`Journal`] and pass it to
     /// [`sink`](SelectorBuilder::sink).
     ///
     /// ```

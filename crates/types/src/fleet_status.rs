@@ -89,7 +89,7 @@ pub struct PeerStatus {
     /// The limit that it exceeds while attempts wait.
     #[serde(default)]
     pub limited: Option<String>,
-    /// Whether it has been away for so long that its gaps are not requested.
+    /// Whether it is away for so long that nobody asks for its missing messages.
     #[serde(default)]
     pub closed: bool,
     /// Its egress group.

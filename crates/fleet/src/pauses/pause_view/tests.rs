@@ -1,3 +1,5 @@
+//! Tests of a node's view of paused hosts: whom it believes, when it tries, and what it writes.
+
 use super::host_view::FleetPauses;
 use super::*;
 use crate::pauses::state_machine::MAX_PAUSES_PER_HOUR;
